@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sifmod import __version__
 from sifmod.actions import sharing
@@ -141,14 +141,6 @@ def _text(path: Path) -> str:
     return ""  # the install restores it
 
 
-def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
-    """EasyBuild's sign: `x` is installed already, `F` is forced, `R` would be rebuilt, a blank would be installed."""
-    if decision.options.force:
-        return "F"
-    compared = compare(Layout(Path(decision.plan.prefix)), decision)
-    return "x" if compared.complete else "R" if compared.before else " "
-
-
 def overview(decision: Decision) -> tuple[str, ...]:
     """The decisions to show before an install, one per line."""
     plan = decision.plan
@@ -181,7 +173,8 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
     """The wrapper names; for `auto`, those found in the installed image."""
     plan = decision.plan
     known = decision.plan_with(recorded(plan, before))
-    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
+    there = before and recorded_commands(plan, before.image_sha256, (before.provenance.image,))
+    open_yet = plan.wrappers_auto and not there
     later = ("(auto: commands found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 

@@ -44,13 +44,17 @@ class InstallOutcome(NamedTuple):
     state: Literal["unchanged", "restored", "installed"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()  # this user's layers, which do not fit the new image
 
+    @property
+    def changed(self) -> bool:
+        return self.state != "unchanged"
+
 
 class InstallPreview(NamedTuple):
     """A preview of an install."""
 
     easyconfig: str  # its path
     module: ModuleName
-    mark: Literal[" ", "x", "R", "F", "H"]
+    mark: Literal[" ", "x", "R", "F", "H"]  # new, installed already, would be rebuilt, is forced, held
     outgoing: "tuple[OutgoingLayer, ...]" = ()
     decision: "Decision | None" = None  # None if the receipt alone shows that it is unchanged
     missing: bool = False  # no generation is live
@@ -101,22 +105,18 @@ class Installer:
         Asks whether to install held content. Raises the errors of `decide` and `install_with_layers`.
         """
         from sifmod.actions.install.install import install_with_layers
-        from sifmod.actions.layer.places import outgoing
 
         self._around = None  # facts of the host may change during an install
         decision = self.decide(target)
         begin(decision)
         tree = reporter.tree(decision.site.site)
         try:
-            outcome = install_with_layers(decision, tree, reporter)
+            return install_with_layers(decision, tree, reporter)
         except HeldError as held:
             if not reporter.confirm(held.message, "Install it all the same, and end the hold?"):
                 raise
             decision = replace(decision, options=replace(decision.options, despite_hold=True))
-            outcome = install_with_layers(decision, tree, reporter)
-        installation, before = outcome.installation, outcome.before
-        layers = outgoing(before, installation.image_sha256, os.environ) if before and outcome.changed else ()
-        return InstallOutcome(installation, outcome.done, layers)
+            return install_with_layers(decision, tree, reporter)
 
     def check_again(self, target: Target, reporter: "Reporter") -> Installation:
         """Check the installed module of an easyconfig as an install does, and change nothing.
@@ -152,15 +152,16 @@ class Installer:
                 there = Path(target.easyconfig).exists()
                 path = target.easyconfig if there else found.provenance.easyconfig
                 return InstallPreview(path, found.module, "x")
-        from sifmod.actions.install.current import outgoing_layers, status_sign
+        from sifmod.actions.install.current import compare, outgoing_layers
         from sifmod.actions.install.hold import check_hold
         from sifmod.tree.history import last_live
         from sifmod.tree.layout import Layout
 
         decision = self.decide(target)
         layout, module = Layout(Path(decision.plan.prefix)), decision.plan.module
-        mark: Literal[" ", "x", "R", "F", "H"] = status_sign(decision)
-        before = live(layout, module)
+        compared = compare(layout, decision)
+        before, forced = compared.before, decision.options.force
+        mark: Literal[" ", "x", "R", "F", "H"] = "F" if forced else "x" if compared.complete else "R" if before else " "
         try:
             if mark != "x":
                 check_hold(layout, before or last_live(layout, module), decision)
