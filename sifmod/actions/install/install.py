@@ -15,7 +15,7 @@ from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install_easyconfigs import InstallOutcome
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.install.sanity_check import Known, check_modules, sanity_check
+from sifmod.actions.install.sanity_check import check_modules, sanity_check
 from sifmod.actions.layer.places import outgoing
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
@@ -144,7 +144,7 @@ def _new_generation(
                 stage.unlink(plan.required_image.filename)
         if options.asked.checked and path:
             with store.workspace() as workspace:
-                known = Known(PastChecks(options.checked_since), options.beside)
+                known = PastChecks(options.checked_since, options.beside)
                 skipped = lambda why: reporter.say(f"sanity check: {why}")  # noqa: E731
                 sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, before, installation, decision, reporter)

@@ -31,6 +31,7 @@ class PastChecks:
     """
 
     since: float = 0.0
+    others: tuple[str, ...] = ()  # commands and paths that other modules of this run need in the same image
 
     def found(self, question: str) -> frozenset[str]:
         """The words that earlier checks of this question found; empty without a valid result."""

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.look import (
@@ -34,13 +33,6 @@ USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for 
 _OTHERS = 4096  # arguments for other modules per start, because command lines have a limit
 
 
-class Known(NamedTuple):
-    """Checks that are cached, and checks for other modules to do in the same start."""
-
-    past: PastChecks  # results of earlier checks
-    others: tuple[str, ...] = ()  # commands and paths that other modules of this run need in this image
-
-
 @dataclass(frozen=True)
 class _Image:
     """The image of a generation, and how to start it."""
@@ -63,7 +55,7 @@ def sanity_check(
     workspace: Path,
     say: Callable[[str], None],
     limit: float | None = None,
-    known: Known | None = None,
+    known: PastChecks | None = None,
 ) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
@@ -98,7 +90,7 @@ def sanity_check(
             )
 
 
-def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> None:
+def _look(image: _Image, say: Callable[[str], None], known: PastChecks | None) -> None:
     words = words_of(image.plan)
     if not words:
         return
@@ -111,17 +103,17 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
     if not known or not before:
         _judge(image, image.run(image.environment, SHELL, "-c", LOOK, "sh", *words), say)
         return
-    if is_known(words, known.past.found(before), image.directory):
+    if is_known(words, known.found(before), image.directory):
         return
-    with known.past.alone(before):
-        if is_known(words, known.past.found(before), image.directory):  # another process may have checked meanwhile
+    with known.alone(before):
+        if is_known(words, known.found(before), image.directory):  # another process may have checked meanwhile
             return
         needed = look_inputs(image.plan.activation)
         more = [word for word in dict.fromkeys((*needed, *known.others[:_OTHERS])) if word not in words]
         result = image.run(environment, SHELL, "-c", LOOK, "sh", *words, *more)
         found = words_in_image(result, (*words, *more))
         if result.code == 0 and found.issuperset(needed) and asked() == before:
-            known.past.keep(before, found)
+            known.keep(before, found)
     _judge(image, result, say, more)
 
 
