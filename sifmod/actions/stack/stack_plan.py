@@ -1,7 +1,7 @@
 """stack plan: a stack with its options, the changes that would make a tree match it, and the reasons."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,9 @@ from sifmod.actions.install.current import check_installed_from, compare, outgoi
 from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
+from sifmod.actions.install.install_easyconfigs import find_unchanged, installed_by
 from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged, installed_by
 from sifmod.actions.layer.locked_layers import check_layers, layers_match
 from sifmod.actions.layer.places import OutgoingLayer
 from sifmod.actions.lock import Lock, lock_beside, read_lock
@@ -139,9 +139,10 @@ def plan_stack(planned: Planned) -> StackPlan:
     around, sites, members = HostFacts(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     before = read_applied(planned.layout, planned.stack.name)
-    ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
+    names, decided = decided_names(planned.layout), before.decided if before else ()
     pairs = zip(members, found, strict=True)  # a worker's steps bring copies of their member
-    steps = [ended.of(step._replace(member=member)) for member, some in pairs for step in some]
+    there = (step._replace(member=member) for member, some in pairs for step in some)
+    steps = [_unless_ended(step, planned.layout, names, decided) for step in there]
     modules = ((step.module, step) for step in steps if step.module and not step.error)
     refuse_twice(
         modules,
@@ -157,27 +158,22 @@ def plan_stack(planned: Planned) -> StackPlan:
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
 
 
-class _Ended:
-    """Marks new modules that stay uninstalled because they were retired and then removed."""
+def _unless_ended(step: Step, layout: Layout, names: Collection[str], decided: Collection[str]) -> Step:
+    """The step, marked if its module stays uninstalled because it was retired and then removed.
 
-    def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
-        self._layout, self._decided = layout, decided  # by this stack
-        self._names = decided_names(layout)
-
-    def of(self, step: Step) -> Step:
-        module, entry = step.module, step.member.entry
-        if step.mark != " " or module is None or module.name not in self._names:
-            return step
-        ours = {str(module), f"{module} retired", f"{module} deprecated"} & self._decided
-        if ours and not (entry.retired or entry.deprecated):
-            return step  # the stack reinstates it
-        day = read_life(self._layout, module.name).of(module.version).refused_from
-        if day is None or day > today():
-            return step
-        why = (
-            f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
-        )
-        return step._replace(mark="E", why=(why,), todo=None)
+    `names` are those with decisions, `decided` what this stack decided.
+    """
+    module, entry = step.module, step.member.entry
+    if step.mark != " " or module is None or module.name not in names:
+        return step
+    ours = {str(module), f"{module} retired", f"{module} deprecated"}.intersection(decided)
+    if ours and not (entry.retired or entry.deprecated):
+        return step  # the stack reinstates it
+    day = read_life(layout, module.name).of(module.version).refused_from
+    if day is None or day > today():
+        return step
+    why = f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
+    return step._replace(mark="E", why=(why,), todo=None)
 
 
 def _of_member(member: Member, planned: Planned, around: HostFacts, sites: Sites) -> list[Step]:
