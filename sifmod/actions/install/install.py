@@ -15,11 +15,12 @@ from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install_easyconfigs import InstallOutcome
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.install.sanity_check import check_modules, sanity_check
+from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.layer.places import outgoing
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.view_modules import check_modules
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub

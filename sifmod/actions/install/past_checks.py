@@ -24,7 +24,7 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class PastChecks:
-    """The results of this user's earlier checks, one file for all that decides a result (`look.question`).
+    """The results of this user's earlier checks, one file for all that decides a result (`sanity_check.question`).
 
     Results older than `since` do not count.
     Results that cannot be kept or read (full disk, unsafe directory) are checked again.
