@@ -23,7 +23,6 @@ from sifmod.system import one_line
 with later():
     from sifmod.actions import list as listing
     from sifmod.actions.install import current, decision, how_to_load, install_easyconfigs, newest, row
-    from sifmod.actions.install import options as install_options
     from sifmod.actions.layer import places
     from sifmod.cli import life, progress, reapply
     from sifmod.cli import search as searching
@@ -164,9 +163,9 @@ def _check(
     return Reported(reported)
 
 
-def _options(given: InstallCommand) -> "install_options.InstallOptions":
+def _options(given: InstallCommand) -> "install_easyconfigs.InstallOptions":
     # --compression, --processors and the options of a site travel in the site
-    return install_options.InstallOptions(
+    return install_easyconfigs.InstallOptions(
         source=given.source,
         rebuild=given.rebuild or given.force or given.module_only,
         force=given.force,

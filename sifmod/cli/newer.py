@@ -12,8 +12,7 @@ from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 with later():
     from sifmod.actions import batch as batches
     from sifmod.actions import outdated
-    from sifmod.actions.install import newest, row
-    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import install_easyconfigs, newest, row
     from sifmod.cli import batch, install
     from sifmod.config import name, redact
     from sifmod.tree import layout, receipt
@@ -71,7 +70,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     site = load_facts(given.settings)
     there = _installed(layout_at(site.site.prefix), given.modules)
     found = outdated.outdated(there, site, offline=given.offline)
-    options = install_options.InstallOptions(offline=given.offline, into_home=given.yes)
+    options = install_easyconfigs.InstallOptions(offline=given.offline, into_home=given.yes)
     todo = tuple(newest.upgrades(there, found.newer, site, given.settings, options))
     if not given.quiet and not todo:
         say_outdated(found, "")

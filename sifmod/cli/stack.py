@@ -21,7 +21,7 @@ from sifmod.tree.layout import Layout
 
 with later():
     from sifmod.actions import slurm
-    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import install_easyconfigs
     from sifmod.actions.stack import apply as applying
     from sifmod.actions.stack import job as stack_jobs
     from sifmod.actions.stack import lifecycle, report, stack_plan
@@ -159,7 +159,7 @@ def _asked(given: MakeOptions, *, into_home: bool = False) -> "stack_plan.StackO
         layout = Layout(store.absolute())
         if not (layout.images.is_dir() or layout.software.is_dir()):  # its images may all be references
             raise OptionError(f"--from: {store} is not a tree of sifmod")
-    install = install_options.InstallOptions(
+    install = install_easyconfigs.InstallOptions(
         rebuild=given.rebuild,
         checked_since=time.time() if given.rebuild else 0.0,
         offline=given.offline,

@@ -19,7 +19,7 @@ with later():
     from sifmod.actions import outdated as newer
     from sifmod.actions.author import new_file
     from sifmod.actions.catalogue import catalogue as pages
-    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import install_easyconfigs
     from sifmod.actions.stack import bundle as bundles
     from sifmod.actions.stack import init as stack_init
     from sifmod.actions.stack import record, stack_plan
@@ -34,7 +34,7 @@ class StackFile(SiteOptions):
 def installed_stack(given: SiteOptions) -> "stack_plan.StackOptions":
     """The stack options of a command that installs nothing."""
     return stack_plan.StackOptions(
-        in_full(given.settings), install_options.InstallOptions(asked=provenance.CommandLine(checked=False))
+        in_full(given.settings), install_easyconfigs.InstallOptions(asked=provenance.CommandLine(checked=False))
     )
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.start import layout_for, site_in_force
 from sifmod.config.find import is_path, ours, own_path
 from sifmod.config.input import HostFacts
@@ -25,7 +24,7 @@ from sifmod.errors import HeldError, ModuleError, SifmodError
 from sifmod.system import scratch_directory
 from sifmod.tree.durable import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import file_state
+from sifmod.tree.provenance import CommandLine, file_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
@@ -34,9 +33,31 @@ if TYPE_CHECKING:
     from sifmod.actions.layer.places import OutgoingLayer
     from sifmod.actions.reporter import Reporter
     from sifmod.image.artifact import Artifact
+    from sifmod.image.settings import SharedBlobs
 
 # finds the path without parsing thousands of receipts
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """The options of an install; `decide` adds the name that the easyconfig was requested by."""
+
+    variant: str | None = None
+    source: str | None = None
+    rebuild: bool = False  # a new generation even if nothing changed
+    if_different: int | None = None  # with rebuild: keep a later generation than this one if it has the same files
+    force: bool = False  # like rebuild, which is set too, and fetch the image again
+    module_only: bool = False  # render again with the installed image
+    offline: bool = False
+    keep_blobs: bool = False
+    into_home: bool = False  # a large image may go to the home directory without a question
+    despite_hold: bool = False  # install held content too, which ends the hold
+    stores: tuple[Path, ...] = ()  # prefixes whose stores are searched too
+    shared: "SharedBlobs | None" = None  # layers that other modules of this run need too
+    checked_since: float = 0.0  # a time: results of earlier sanity checks do not count
+    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run check in the same image
+    asked: CommandLine = field(default_factory=CommandLine)  # the command line, for the receipt
 
 
 class Target(NamedTuple):

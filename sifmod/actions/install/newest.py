@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.install.install_easyconfigs import Installer, Target
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import Installer, InstallOptions, Target
 from sifmod.actions.outdated import Newer
 from sifmod.actions.releases import Release, available, releases
 from sifmod.actions.search import find_all

@@ -17,7 +17,7 @@ from sifmod.actions.install.decision import Decision, decide, with_image
 from sifmod.actions.install.found_in_image import find_in_image
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import install
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import OrderedWorkers, SendEvent, in_order, reporter_in_worker
 from sifmod.config.detect import KEPT

@@ -66,7 +66,8 @@ def make_layer(
     tree = reporter.tree(site)
     with layers_lock(layers, module, tree) as held:
         before = live_layer(layers, module, change.name, image)
-        if _is_empty(_wanted(before, change), change):
+        wanted = _wanted(before, change)
+        if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
             withdraw_layer(layers, before, held)
@@ -83,11 +84,6 @@ def make_layer(
         record_layer(layers, layer, before, tree, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
-
-
-def _is_empty(wanted: PackageRequest, change: LayerChange) -> bool:
-    """Whether the layer would hold nothing after the change."""
-    return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
 
 
 def _made(

@@ -1,7 +1,7 @@
 """add, and layer list, remove and sync: a module's layers, found by its name, listed, changed, taken out of use."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -69,15 +69,13 @@ class LayerOutcome:
 
 def list_layers(trees: Iterable[Layout], module: str = "") -> tuple[ShownLayer, ...]:
     """The layers of modules whose names start with `module`, in these trees and those on MODULEPATH."""
-    return tuple(_listed(layouts(trees, os.environ), module))
-
-
-def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ShownLayer]:
-    modules = known(trees)
-    for layer in found_layers(trees, os.environ):
+    found, visible = [], layouts(trees, os.environ)
+    modules = known(visible)
+    for layer in found_layers(visible, os.environ):
         if str(layer.module).startswith(module):
             state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
-            yield ShownLayer(layer, state, layer.module in modules, *retired_notice(layer.module, trees))
+            found.append(ShownLayer(layer, state, layer.module in modules, *retired_notice(layer.module, visible)))
+    return tuple(found)
 
 
 def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:

@@ -23,7 +23,6 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.generation import tidy
-from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Applied, Submission
 
@@ -120,7 +119,9 @@ class _Apply:
     def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
         """Remove files of dead runs, then apply; `differing` settings are the hint if a lock does not match."""
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
-        _clean_up(planned.layout, site, reporter)
+        if os.access(planned.layout.prefix, os.W_OK):
+            with site_umask(site):
+                tidy(reporter.tree(site))  # leftovers on this node would make every module look changed
         whole = plan_stack(planned)
         plan = only(whole, self.run.options.only)
         if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
@@ -222,13 +223,6 @@ class _Apply:
             if stale:
                 refresh_spider_cache(plan.layout, site, reporter)
         return decided
-
-
-def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
-    """Remove leftovers of dead runs on this node, which would make every module look changed."""
-    if os.access(layout.prefix, os.W_OK):
-        with site_umask(site):
-            tidy(reporter.tree(site))
 
 
 def _write_down(

@@ -13,8 +13,7 @@ from sifmod.actions.install.current import check_installed_from, compare, outgoi
 from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
-from sifmod.actions.install.install_easyconfigs import find_unchanged, installed_by
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import InstallOptions, find_unchanged, installed_by
 from sifmod.actions.install.sanity_check import words_of
 from sifmod.actions.layer.locked_layers import check_layers, layers_match
 from sifmod.actions.layer.places import OutgoingLayer

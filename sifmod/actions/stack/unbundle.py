@@ -214,10 +214,6 @@ def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return file
 
 
-def _opened(file: Path) -> IO[bytes]:
-    return file.open("rb")
-
-
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     """The name, size and content of each file of a bundle, in order. Raises OptionError for a wrong or repeated one."""
     seen: set[str] = set()
@@ -240,7 +236,8 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
             there = (Path(place, name) for place, _, names in walk(path) for name in names)
             files = sorted(each for each in there if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
-                yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
+                item = Item(str(file.relative_to(path)), file, file.stat().st_size)
+                yield item.name, item.size, item.open
             return
         with open_tar(path) as archive:
             for member in archive:
