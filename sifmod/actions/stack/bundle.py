@@ -12,7 +12,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple
 
@@ -43,8 +43,8 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
     """Write the bundle of an installed and locked stack; returns its bytes. Continues an interrupted run.
 
     The images whose digests are in the text `without` stay out. Raises OptionError for a name that no bundle's stack
-    has, the error of a module that `apply --locked` would refuse, and what `items`, `deciding_settings`, `own_wheels`
-    and `write_bundle` raise.
+    has, the error of a module that `apply --locked` would refuse, and what `items`, `deciding_settings`,
+    `write_own_wheels` and `write_bundle` raise.
     """
     stack, site = planned.stack, planned.site
     if not NAME.fullmatch(stack.name):
@@ -55,7 +55,9 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
     head = Head(stack.name, Own(__version__, own_digest()), *decided)
     if wrong := next((step.error for step in plan_stack(planned._replace(lock=lock)).steps if step.error), None):
         raise wrong
-    with own_wheels(wanted=wheels) as built:
+    with scratch_directory() if wheels else nullcontext() as built:
+        if built:
+            write_own_wheels(built)
         found = tuple(items(head, stack, site.site, built, without))
         write_bundle(output, iter(found), progress)
         return sum(item.size for item in found)
@@ -183,14 +185,3 @@ def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Pro
         )
     if done != item.size or source.read(1):
         raise ImageError(f"{item.name} has changed while it was read", "repeat the command")
-
-
-@contextmanager
-def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
-    """A directory with wheels of sifmod and its dependencies; None if not `wanted`. Raises what making them raises."""
-    if not wanted:
-        yield None
-        return
-    with scratch_directory() as place:
-        write_own_wheels(place)
-        yield place

@@ -24,6 +24,7 @@ from sifmod.config.site import DECIDING, Site
 from sifmod.config.stack import Stack, bounds
 from sifmod.config.yaml.node import Node, Number
 from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import plain
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.result import in_json
@@ -104,6 +105,10 @@ def _data(name: str, data: bytes) -> Item:
     return Item(name, data, len(data))
 
 
+def _number(value: Number) -> float:
+    return float(value.text) if "." in value.text else int(value.text)
+
+
 def _file(name: str, path: Path) -> Item:
     return Item(name, path, path.stat().st_size)
 
@@ -115,7 +120,7 @@ def items(head: Head, stack: Stack, site: Site, wheels: Path | None, there: str)
     the stack has a name that the bundle needs.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
-    yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
+    yield _data(HEAD, (json.dumps(in_json(head), default=_number) + "\n").encode())
     included = {Path(seen.path) for seen in stack.inputs if seen.path.startswith("/")} - {stack.path}
     files = {str(path.relative_to(stack.path.parent)): path for path in sorted(included)}
     files |= {name: path for name, path in sorted(files_of(lock, site.robot_paths).items()) if path != stack.path}
@@ -205,7 +210,7 @@ def deciding_settings(
     Raises InstallError for a variable that may hold a secret or whose value is no path, host or repository, and for a
     site file that other machines would not find.
     """
-    settings = {key: _plain(node) for key, node in site.said.entries.items()}
+    settings = {key: plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         for name, value in getattr(site.site, key):
             _refuse_secret(f"{key} of the site or the settings", name, value)
@@ -255,16 +260,6 @@ def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
         f"the site file {file} is neither beside the stack nor in `sites/` of a settings directory",
         "move it beside the stack",
     )
-
-
-def _plain(node: Node) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(one) for key, one in node.value.items()}
-    if isinstance(node.value, tuple):
-        return [_plain(one) for one in node.value]
-    if isinstance(node.value, Number):
-        return float(node.value.text) if "." in node.value.text else int(node.value.text)
-    return node.value
 
 
 def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
