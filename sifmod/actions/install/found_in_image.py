@@ -173,7 +173,8 @@ def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None
         if known and wanted.use == "host" and wanted.stated:
             raise InstallError(f"{plan.module}: mpi: host, but its image has no known MPI", _INSTEAD)
         return found, ""
-    found = replace(found, mpi=_own(mpi), default_env=_SHARED_MEMORY)
+    own = f"{mpi} of the image; start its programs with srun --mpi={mpi.pmi}"
+    found = replace(found, mpi=own, default_env=_SHARED_MEMORY)
     if wanted.profile is None:
         return found, "image"
     if why := _unfit(mpi, wanted.profile):
@@ -185,10 +186,6 @@ def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None
 
 def _mpi(known: FoundMpi) -> Mpi | None:
     return Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
-
-
-def _own(mpi: Mpi) -> str:
-    return f"{mpi} of the image; start its programs with srun --mpi={mpi.pmi}"
 
 
 def _unfit(mpi: Mpi, profile: Profile) -> str:

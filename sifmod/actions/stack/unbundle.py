@@ -182,21 +182,21 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle):
-        if name.endswith(f"/{LAYER}") and not _is_there(place / name, size):
-            with store.incoming() as incoming, writing(incoming), opened() as source:
-                with incoming.open("wb") as file:
-                    copy_checked(source, file, Item(name, bundle, size), progress)
-                sync_file(incoming)
-                move(incoming, place / name, place.parents[1])
         found = IMAGE.fullmatch(name)
         image = wanted.get(found[1]) if found else None
-        if image is None or store.find(image.sha256):
+        lacks_layer = name.endswith(f"/{LAYER}") and not _is_there(place / name, size)
+        if not lacks_layer and (image is None or store.find(image.sha256)):
             continue
         with store.incoming() as incoming, writing(incoming), opened() as source:
-            check_space(incoming.parent, size)  # a file with holes can claim any size
+            if image:
+                check_space(incoming.parent, size)  # a file with holes can claim any size
             with incoming.open("wb") as file:
-                copy_checked(source, file, Item(name, bundle, size, image.sha256), progress)
-            store.add(incoming, image.sha256, image.origin, image.source)
+                copy_checked(source, file, Item(name, bundle, size, image.sha256 if image else ""), progress)
+            if image:
+                store.add(incoming, image.sha256, image.origin, image.source)
+            else:
+                sync_file(incoming)
+                move(incoming, place / name, place.parents[1])
 
 
 @contextmanager
