@@ -17,7 +17,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import READ_ONLY, is_there, move, names, sync_directory, take, write
+from sifmod.tree.durable import READ_ONLY, closing, is_there, move, names, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import FENCED, HeldLock, lock
 from sifmod.tree.mark import in_force
@@ -283,13 +283,10 @@ def foreign_files(layout: Layout) -> tuple[Path, ...]:
 
 def _seal(path: Path) -> int:
     """Make a file durable and read-only; returns its size. The mode of a file with another hard link is unchanged."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         status = os.fstat(descriptor)
         if status.st_nlink == 1:
             os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & 0o444)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     sync_directory(path.parent)
     return status.st_size
