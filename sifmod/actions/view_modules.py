@@ -3,14 +3,17 @@
 import os
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from sifmod.actions.install.decision import Decision
 from sifmod.actions.start import installed, is_readable
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.receipt import Installation, live_modules, matches
+
+if TYPE_CHECKING:
+    from sifmod.actions.install.decision import Decision
 
 _SHOWN = 3  # commands
 
@@ -42,7 +45,7 @@ def loaded_by(
     return tuple(found.values()), tuple(missing)
 
 
-def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
+def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Warnings about each module of a view that is neither in the prefix or another tree of the site nor on MODULEPATH.
 
     Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
