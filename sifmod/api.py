@@ -12,8 +12,7 @@ from pathlib import Path
 from sifmod.actions.finding import Finding
 from sifmod.actions.gc import Garbage, GcRequest
 from sifmod.actions.gc import collect_garbage as collected
-from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, InstallPreview, Target
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import Installer, InstallOptions, InstallOutcome, InstallPreview, Target
 from sifmod.actions.layer.add import LayerChange
 from sifmod.actions.layer.layers import LayerOutcome, change_layer
 from sifmod.actions.layer.places import found_layers
@@ -24,7 +23,7 @@ from sifmod.actions.rollback import change_live
 from sifmod.actions.search import Answer, ask, find_all
 from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
 from sifmod.actions.stack.apply import apply_stack as applied
-from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.stack.stack_plan import StackOptions
 from sifmod.actions.start import installed, layout_at, live_names, resolve, site_in_force
 from sifmod.actions.uninstall import Uninstalled, uninstall_module
 from sifmod.actions.verify import verify as findings

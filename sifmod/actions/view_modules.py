@@ -1,13 +1,21 @@
-"""The modules that a view loads."""
+"""The modules that a view loads: whether they exist, and which they are."""
 
+import os
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from sifmod.actions.start import installed
+from sifmod.actions.start import installed, is_readable
 from sifmod.config.name import ModuleName
+from sifmod.errors import ModuleError
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
-from sifmod.tree.receipt import Installation, matches
+from sifmod.tree.receipt import Installation, live_modules, matches
+
+if TYPE_CHECKING:
+    from sifmod.actions.install.decision import Decision
+
+_SHOWN = 3  # commands
 
 
 def loaded_by(
@@ -35,3 +43,42 @@ def loaded_by(
             views.add(module)
             wanted.extend(one.modules)
     return tuple(found.values()), tuple(missing)
+
+
+def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Warnings about each module of a view that is neither in the prefix or another tree of the site nor on MODULEPATH.
+
+    Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
+    """
+    trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
+    plan, here = decision.plan, [str(one) for tree in trees for one, _ in live_modules(tree)]
+    problems: list[str] = []
+    hints: list[str] = []
+    doubts: list[str] = []
+    for wanted in plan.modules:
+        if any(matches(wanted, module) for module in here) or _is_on_path(wanted, environ):
+            continue
+        name = wanted.partition("/")[0]
+        others = [module for module in here if module.startswith(f"{name}/")]
+        if (commands := decision.offered[wanted]) or others:
+            problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
+            hints += commands[:_SHOWN]
+        else:
+            doubts.append(f"warning: {wanted}, which {plan.module} loads, is not in {layout.prefix} or on MODULEPATH")
+    if problems:
+        hint = "; ".join(hints) or "correct `modules`; `sifmod list` shows what is installed"
+        raise ModuleError(f"{plan.module} cannot be installed: {'; '.join(problems)}", hint)
+    return tuple(doubts)
+
+
+def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
+    """Whether a directory on MODULEPATH has the module, in this version or one with this prefix."""
+    name, _, version = wanted.rpartition("/")
+    for directory in filter(None, environ.get("MODULEPATH", "").split(":")):
+        try:
+            names = os.listdir(f"{directory}/{name}")  # noqa: PTH208 (plain names)
+        except OSError:
+            continue
+        if any(matches(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
+            return True
+    return False

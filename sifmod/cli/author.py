@@ -19,7 +19,7 @@ from sifmod.system import one_line
 with later():
     from sifmod.actions import lock as locks
     from sifmod.actions.author import check, import_easyconfig, new, new_file
-    from sifmod.actions.stack import record, stack_options
+    from sifmod.actions.stack import record, stack_plan
     from sifmod.cli import outputs, progress, stack_files
     from sifmod.config import load_site, schema, stack
     from sifmod.config import word as words
@@ -270,7 +270,7 @@ def lock_command(given: LockOptions) -> None:
     written = []
     for words in stacks:
         path = locks.lock_path(words[0], given.output)
-        planned = stack_options.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given))
+        planned = stack_plan.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given))
         modules = record.write_lock(planned, path, locks.lock_path(words[0]).parent)
         if not given.as_json:
             stack_files.say_locked(path, modules)

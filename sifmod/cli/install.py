@@ -22,8 +22,7 @@ with later():
     from sifmod.actions import batch as batches
     from sifmod.actions import list as listing
     from sifmod.actions.install import current, decision, how_to_load, install_easyconfigs, newest, row
-    from sifmod.actions.install import options as install_options
-    from sifmod.actions.layer import outgoing, places
+    from sifmod.actions.layer import places
     from sifmod.cli import batch, life, progress, reapply
     from sifmod.cli import search as searching
     from sifmod.tree import provenance, receipt
@@ -168,9 +167,9 @@ def _check(
     return batch.Reported(reported)
 
 
-def _options(given: InstallCommand) -> "install_options.InstallOptions":
+def _options(given: InstallCommand) -> "install_easyconfigs.InstallOptions":
     # --compression, --processors and the options of a site travel in the site
-    return install_options.InstallOptions(
+    return install_easyconfigs.InstallOptions(
         source=given.source,
         rebuild=given.rebuild or given.force or given.module_only,
         force=given.force,
@@ -214,7 +213,7 @@ def install(
 
 
 def _done(
-    installation: "receipt.Installation", changed: bool, layers: "tuple[outgoing.OutgoingLayer, ...]" = ()
+    installation: "receipt.Installation", changed: bool, layers: "tuple[places.OutgoingLayer, ...]" = ()
 ) -> "row.InstallDone":
     return row.InstallDone(**vars(listing.installed_data(installation)), changed=changed, outgoing_layers=layers)
 
@@ -241,7 +240,7 @@ def _installed(
 
 
 def _report(
-    installation: "receipt.Installation", state: str, layers: "tuple[outgoing.OutgoingLayer, ...]", quiet: bool
+    installation: "receipt.Installation", state: str, layers: "tuple[places.OutgoingLayer, ...]", quiet: bool
 ) -> None:
     if not quiet:
         say(f"{installation.module}: {state}{', nothing to do' if state == _STATES['unchanged'] else ''}")

@@ -16,7 +16,7 @@ from sifmod.module.quote import shell
 from sifmod.system import size_text
 
 with later():
-    from sifmod.actions.layer import add, layers, shown_layer
+    from sifmod.actions.layer import add, layers
     from sifmod.config import name
     from sifmod.config import site as config_site
     from sifmod.image.packages import request, requirements
@@ -30,13 +30,13 @@ class LayersOptions(TreeOptions):
     module: str = argument("[MODULE]", default="")
 
 
-@command("layer list", LayersOptions, lambda: list[shown_layer.ShownLayer])
+@command("layer list", LayersOptions, lambda: list[layers.ShownLayer])
 def list_command(given: LayersOptions) -> None:
     """List the layers of packages: their module, size, content, and whether their image is still in use."""
     trees, module = trees_for(given.prefix), given.module
     found = layers.list_layers(trees, module)
     if given.as_json:
-        print_json([shown_layer.shown_layer(one.layer, one.state, (one.ended, one.successor)) for one in found])
+        print_json(found)
         return
     print_rows(
         [
@@ -57,7 +57,7 @@ def list_command(given: LayersOptions) -> None:
         )
 
 
-def _about(one: "layers.ListedLayer") -> str:
+def _about(one: "layers.ShownLayer") -> str:
     """The requirements of a layer, or its problem and the command for it."""
     layer = one.layer
     if one.state == "unreadable":
@@ -91,7 +91,7 @@ def _report(outcome: "layers.LayerOutcome", site: "config_site.Site", given: Lay
             say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
     if given.as_json:
         state: layers.State = "removed" if what in ("removed", "withdrawn") else "live"
-        rows = [shown_layer.shown_layer(one, state) for one in outcome.layers]
+        rows = [layers.ShownLayer(one, state) for one in outcome.layers]
         print_json(rows if what == "withdrawn" else rows[0] if rows else None)
         return
     if what == "withdrawn":
@@ -153,7 +153,7 @@ class AddOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("add", AddOptions, lambda: shown_layer.ShownLayer | None)
+@command("add", AddOptions, lambda: layers.ShownLayer | None)
 def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
@@ -179,7 +179,7 @@ class RemoveOptions(LayerOptions):
     stale: bool = False
 
 
-@command("layer remove", RemoveOptions, lambda: shown_layer.ShownLayer | list[shown_layer.ShownLayer])
+@command("layer remove", RemoveOptions, lambda: layers.ShownLayer | list[layers.ShownLayer])
 def remove_command(given: RemoveOptions) -> None:
     """Remove packages and their unused dependencies from a module's layer; the image's own packages reappear."""
     names, everything, stale = given.names, given.everything, given.stale
@@ -200,7 +200,7 @@ class SyncOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("layer sync", SyncOptions, lambda: shown_layer.ShownLayer)
+@command("layer sync", SyncOptions, lambda: layers.ShownLayer)
 def sync_command(given: SyncOptions) -> None:
     """Create a layer from a lock (the pylock.toml that each layer has beside it): the same bytes on every machine.
 

@@ -12,8 +12,7 @@ from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 with later():
     from sifmod.actions import batch as batches
     from sifmod.actions import outdated
-    from sifmod.actions.install import options as install_options
-    from sifmod.actions.install import row, upgrade
+    from sifmod.actions.install import install_easyconfigs, newest, row
     from sifmod.cli import batch, install
     from sifmod.config import name
     from sifmod.tree import layout, receipt
@@ -71,8 +70,8 @@ def upgrade_command(given: UpgradeCommand) -> int:
     site = load_facts(given.settings)
     there = _installed(layout_at(site.site.prefix), given.modules)
     found = outdated.outdated(there, site, offline=given.offline)
-    options = install_options.InstallOptions(offline=given.offline, into_home=given.yes)
-    todo = tuple(upgrade.upgrades(there, found.newer, site, given.settings, options))
+    options = install_easyconfigs.InstallOptions(offline=given.offline, into_home=given.yes)
+    todo = tuple(newest.upgrades(there, found.newer, site, given.settings, options))
     if not given.quiet and not todo:
         say_outdated(found, "")
     ended = batch.reported_batch(todo, lambda one: _upgrade(one, given))
@@ -85,7 +84,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     return code
 
 
-def _upgrade(one: "upgrade.Upgrade", given: UpgradeCommand) -> "batch.Reported":
+def _upgrade(one: "newest.Upgrade", given: UpgradeCommand) -> "batch.Reported":
     """Install an upgrade as `sifmod install` does, or show what that would do."""
     shared = {name: value for name, value in vars(given).items() if name in vars(ConversionOptions())}
     asked = install.InstallCommand(easyconfigs=(one.target.easyconfig,), dry_run_short=given.dry_run_short, **shared)

@@ -17,7 +17,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError, as_result
 
 with later():
-    from sifmod.actions.install import reapply, reapply_all, row
+    from sifmod.actions.install import reapply, row
     from sifmod.cli import install
     from sifmod.config import option
 
@@ -48,7 +48,7 @@ def _rerender(given: "install.InstallCommand", diffs: IO[str]) -> int:
         elif one.diff:
             echo(one.diff)
 
-    def done(module: ModuleName, end: "Ended[reapply_all.Generation]") -> None:
+    def done(module: ModuleName, end: "Ended[reapply.Generation]") -> None:
         tell(end)
         if isinstance(end, Failed):
             ended[module] = end
@@ -58,7 +58,7 @@ def _rerender(given: "install.InstallCommand", diffs: IO[str]) -> int:
             speak(f"{module}: {state}")
             ended[module] = Succeeded(Reported(state))
 
-    def agree(found: "reapply_all.Found") -> bool:
+    def agree(found: "reapply.Found") -> bool:
         nonlocal refusal
         if not as_json:
             _show_all(found, diffs, speak)
@@ -69,8 +69,8 @@ def _rerender(given: "install.InstallCommand", diffs: IO[str]) -> int:
             speak("nothing was changed, as you chose")
         return not refusal
 
-    run = reapply_all.ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
-    found = reapply_all.reapply_all(run, reporter(speak))
+    run = reapply.ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
+    found = reapply.reapply_all(run, reporter(speak))
     if not first:
         _summarise(found, speak)
     failed = worst([*ended.values()])
@@ -92,7 +92,7 @@ def _agreed() -> bool:
     return agreed
 
 
-def _show_all(found: "reapply_all.Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
+def _show_all(found: "reapply.Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
     """Print the diffs; if several modules differ, first a line with the counts."""
     differing = [one.counts for one in found if any(one.counts)]
     if len(differing) > 1:
@@ -115,7 +115,7 @@ def _refuse_others(given: "install.InstallCommand") -> None:
         raise click.UsageError(f"{', '.join(refused)}: cannot be used with --module-only without easyconfigs")
 
 
-def _summarise(found: "reapply_all.Found", speak: Callable[[str], None]) -> None:
+def _summarise(found: "reapply.Found", speak: Callable[[str], None]) -> None:
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
     undecided = sum(one.error is not None for one in found)

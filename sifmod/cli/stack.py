@@ -21,10 +21,10 @@ from sifmod.tree.layout import Layout
 
 with later():
     from sifmod.actions import slurm
-    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import install_easyconfigs
     from sifmod.actions.stack import apply as applying
     from sifmod.actions.stack import job as stack_jobs
-    from sifmod.actions.stack import lifecycle, report, stack_options, stack_plan
+    from sifmod.actions.stack import lifecycle, report, stack_plan
     from sifmod.cli import progress
     from sifmod.tree import provenance
 
@@ -153,13 +153,13 @@ def fails_for_held(made: "stack_plan.StackPlan", given: MakeOptions, more: int =
     return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
-def _asked(given: MakeOptions, *, into_home: bool = False) -> "stack_options.StackOptions":
+def _asked(given: MakeOptions, *, into_home: bool = False) -> "stack_plan.StackOptions":
     """The options of the command line for a stack. Raises OptionError for a --from that is not a tree with images."""
     for store in given.stores:
         layout = Layout(store.absolute())
         if not (layout.images.is_dir() or layout.software.is_dir()):  # its images may all be references
             raise OptionError(f"--from: {store} is not a tree of sifmod")
-    install = install_options.InstallOptions(
+    install = install_easyconfigs.InstallOptions(
         rebuild=given.rebuild,
         checked_since=time.time() if given.rebuild else 0.0,
         offline=given.offline,
@@ -167,7 +167,7 @@ def _asked(given: MakeOptions, *, into_home: bool = False) -> "stack_options.Sta
         stores=tuple(store.absolute() for store in given.stores),
         asked=provenance.CommandLine(checked=not given.skip_sanity_check),
     )
-    return stack_options.StackOptions(in_full(given.settings), install, given.locked, given.only, given.jobs)
+    return stack_plan.StackOptions(in_full(given.settings), install, given.locked, given.only, given.jobs)
 
 
 stack_command = group(

@@ -19,10 +19,10 @@ with later():
     from sifmod.actions import outdated as newer
     from sifmod.actions.author import new_file
     from sifmod.actions.catalogue import catalogue as pages
-    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import install_easyconfigs
     from sifmod.actions.stack import bundle as bundles
     from sifmod.actions.stack import init as stack_init
-    from sifmod.actions.stack import record, stack_options, stack_plan
+    from sifmod.actions.stack import record, stack_plan
     from sifmod.cli import progress
     from sifmod.tree import provenance, receipt
 
@@ -31,10 +31,10 @@ class StackFile(SiteOptions):
     file: Path = argument("FILE", Path)
 
 
-def installed_stack(given: SiteOptions) -> "stack_options.StackOptions":
+def installed_stack(given: SiteOptions) -> "stack_plan.StackOptions":
     """The stack options of a command that installs nothing."""
-    return stack_options.StackOptions(
-        in_full(given.settings), install_options.InstallOptions(asked=provenance.CommandLine(checked=False))
+    return stack_plan.StackOptions(
+        in_full(given.settings), install_easyconfigs.InstallOptions(asked=provenance.CommandLine(checked=False))
     )
 
 
@@ -71,7 +71,7 @@ def outdated(given: StackFile) -> None:
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
-    planned = stack_options.read_stack(given.file, installed_stack(given))
+    planned = stack_plan.read_stack(given.file, installed_stack(given))
     plan = stack_plan.plan_stack(planned)
     there = [receipt.live(plan.layout, step.module) for step in plan.steps if step.module and step.generation]
     found = newer.outdated([one for one in there if one], planned.site)
@@ -137,7 +137,7 @@ def bundle(given: BundleOptions) -> None:
     interruption, run the command again to continue.
     """
     output, there = given.output, given.without.read_text("utf-8", "replace") if given.without else ""
-    planned = stack_options.read_stack(given.file, replace(installed_stack(given), whole=True))
+    planned = stack_plan.read_stack(given.file, replace(installed_stack(given), whole=True))
     with progress.progress(not given.as_json) as update:
         size = bundles.bundle_stack(planned, output, there, update, wheels=not given.no_wheels)
     if given.as_json:

@@ -7,7 +7,7 @@ from sifmod.cli.output import counted, say, show_error
 from sifmod.system import one_line, size_text
 
 with later():
-    from sifmod.actions.layer import outgoing
+    from sifmod.actions.layer import places
     from sifmod.actions.stack import apply as applying
     from sifmod.actions.stack import applying as steps
     from sifmod.actions.stack import lifecycle, stack_plan, unbundle, watch
@@ -22,7 +22,7 @@ def lines(
         if step.mark != "x" or all_of_them:
             reasons = (step.error.short,) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
-            yield from outgoing.warnings(step.outgoing)
+            yield from places.layer_warnings(step.outgoing)
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:

@@ -92,6 +92,15 @@ def reported(doing: str) -> Iterator[None]:
 
 
 @contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """The descriptor, which is closed at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def opened(directory: Path, top: Path, *, make: bool = False, inside: Path | None = None) -> Iterator[int]:
     """A descriptor of `directory`, which is `top` or below it, opened without following symlinks.
 
@@ -220,11 +229,9 @@ def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: boo
     """Write a new file, which must not exist; its directory must. The umask limits `mode`. `durable`: sync the file."""
     with opened(path.parent, top) as directory:
         descriptor = new_file(directory, path, data, mode)
-    try:
+    with closing(descriptor):
         if durable:
             sync(descriptor, path)
-    finally:
-        os.close(descriptor)
 
 
 def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
@@ -249,11 +256,8 @@ def sync(descriptor: int, path: Path | str) -> None:
 
 def sync_file(path: Path | str) -> None:
     """Make the content of a file durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         sync(descriptor, path)
-    finally:
-        os.close(descriptor)
 
 
 def sync_directory(path: Path | str | int) -> None:

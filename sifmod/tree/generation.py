@@ -1,6 +1,7 @@
 """Generations: publish one by a single switch, and clean up after a run that died."""
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -10,18 +11,20 @@ from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
+from sifmod.tree import lease as leases
 from sifmod.tree.change import Change, change, replace_text
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, reported, write
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.locking import HeldLock, Tree, left_over
+from sifmod.tree.lease import Lease, Look
+from sifmod.tree.locking import HeldLock, Tree, left_over, locks_with_files
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable
-from sifmod.tree.silence import silent
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
+_POLL = 0.2  # seconds
 _GOING = "going"  # `N.going` in the holder's directory: the module is being unpublished
 
 
@@ -70,7 +73,7 @@ def tidy_all_nodes(tree: Tree) -> None:
     """Like `tidy`, also after runs on other nodes that stayed silent for their lease time, which it waits for."""
     tidy(tree)
     with reported("cannot read the locks"):
-        looks = silent(tree)
+        looks = _silent(tree)
     _clean_up(replace(tree, looks=looks), sorted(looks))
 
 
@@ -81,6 +84,35 @@ def _clean_up(tree: Tree, locks: Iterable[str]) -> None:
             continue
         with module_lock(tree, ModuleName(*name.split("/", 1))) if "/" in name else tree.lock(name):
             pass
+
+
+def _silent(tree: Tree) -> dict[str, Look]:
+    """The locks of holders on other nodes that left files and gave no sign of life, and what was seen of each.
+
+    Waits until each other holder there has given a sign of life, for at most the longer of its lease time and the
+    tree's. Raises OSError.
+    """
+    since = time.monotonic()
+    chains = locks_with_files(tree.layout)
+    watched = {name: seen for name, chain in chains.items() if _is_elsewhere(seen := leases.newest(chain))}
+    for who in sorted({str(seen.holder or "another process") for seen in watched.values()}):
+        tree.waiting("the tree")(who)
+    found: dict[str, Look] = {}
+    while watched := {name: seen for name, seen in watched.items() if leases.newest(chains[name]) == seen}:
+        silence = time.monotonic() - since
+        found |= {name: Look(seen, since) for name, seen in watched.items() if silence >= _patience(tree, seen)}
+        if found.keys() == watched.keys():
+            break
+        time.sleep(_POLL)
+    return {name: look for name, look in found.items() if name in watched}
+
+
+def _is_elsewhere(lease: Lease) -> bool:
+    return not lease.vacant and (lease.holder is None or not leases.is_here(lease.holder))
+
+
+def _patience(tree: Tree, lease: Lease) -> float:
+    return max(tree.lease, lease.holder.seconds if lease.holder else 0.0)
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_file
+from sifmod.result import Described, Internal, Named, OrNull, PathText, Sha256, Size
 from sifmod.tree.change import Change, change
 from sifmod.tree.durable import (
     READ_ONLY,
@@ -48,6 +49,7 @@ MODULE = "module"
 RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
+Pairs = tuple[tuple[str, str], ...]
 _STALE = (
     "for an image that the module does not have now; `sifmod add --onto` builds it again, `sifmod layer remove {} "
     "--stale` removes it"
@@ -85,25 +87,27 @@ class Layer:
     """One generation of a layer, from its receipt. Sizes in bytes."""
 
     module: ModuleName
-    name: str
-    image: str  # SHA-256 of its SIF
-    number: int  # 0 until it is published
-    python: str  # the prefix of the image's Python, inside
-    version: str  # of Python, as 3.11
-    requirements: tuple[str, ...]  # as requested
-    editable: tuple[str, ...]  # project directories on the host
-    places: tuple[str, ...]  # places to search for packages in addition to the index
-    added: tuple[tuple[str, str], ...]  # distribution, version
-    kept: tuple[tuple[str, str], ...]  # protected distributions of the image, and their versions
-    packed: bool
-    files: int = 0
-    size: int = 0
-    digest: str = ""  # SHA-256 of the squashfs; "" for a directory
-    root: str = ""
-    words: tuple[str, ...]  # options of uv: indexes, and which files and versions are used
-    constraints: tuple[str, ...]
-    digests: tuple[tuple[str, tuple[str, ...]], ...]  # SHA-256 of the allowed files, by normalized name
-    made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path
+    name: Annotated[str, Named("layer")]
+    image: Annotated[
+        OrNull[Sha256], Named("sha256"), Described("SHA-256 of the SIF that the layer is for; null: unreadable")
+    ]
+    number: Internal[int]  # 0 until it is published
+    python: Internal[str]  # the prefix of the image's Python, inside
+    version: Annotated[str, Named("python"), Described("version of the image's Python: 3.11")]
+    requirements: Annotated[tuple[str, ...], Described("requirements, as requested")]
+    editable: Annotated[tuple[str, ...], Described("directories of editable projects")]
+    places: Internal[tuple[str, ...]]  # places to search for packages in addition to the index
+    added: Annotated[Pairs, Described("distributions that the layer adds, with versions")]
+    kept: Annotated[Pairs, Described("distributions of the image that stay as they are")]
+    packed: Annotated[bool, Described("whether the layer is one file; false: a directory")]
+    files: Annotated[int, Named("file_count")] = 0
+    size: Size = 0
+    digest: Internal[str] = ""  # SHA-256 of the squashfs; "" for a directory
+    root: Annotated[PathText, Named("path")] = ""
+    words: Internal[tuple[str, ...]]  # options of uv: indexes, and which files and versions are used
+    constraints: Internal[tuple[str, ...]]
+    digests: Internal[tuple[tuple[str, tuple[str, ...]], ...]]  # SHA-256 of the allowed files, by normalized name
+    made: Internal[Pairs] = ()  # SHA-256 of its lock and commands, by path
 
     @property
     def top(self) -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
-from sifmod.tree.durable import is_full, make_directory, names, read
+from sifmod.tree.durable import closing, is_full, make_directory, names, read
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
@@ -259,8 +259,8 @@ def _numbers(directory: Path) -> Iterator[int]:
 
 def _write_beat(path: Path, data: bytes, hole: int) -> None:
     """Make `data` the whole content of the file; on a full disk, make the file a hole of `hole` bytes."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    try:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with closing(os.open(path, flags, 0o666)) as descriptor:
         try:
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
@@ -271,8 +271,6 @@ def _write_beat(path: Path, data: bytes, hole: int) -> None:
             os.ftruncate(descriptor, 0)
             os.ftruncate(descriptor, hole)
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _boot() -> str:

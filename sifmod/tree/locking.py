@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from sifmod.config.name import is_part
@@ -52,7 +51,7 @@ class Tree:
 
 
 class HeldLock:
-    """A held lock; a context manager that sends beats and releases it at the end.
+    """A held lock, which sends beats from `begin` on and is released by `end`.
 
     `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
     What is installed changes by renames into or out of it. `remains` are the directories of dead or too slow former
@@ -108,32 +107,28 @@ class HeldLock:
         self._count += 1
         return self.directory / f"{self._count}.{kind}"
 
-    def __enter__(self) -> "HeldLock":
+    def begin(self, stack: ExitStack) -> None:
+        """Start the beats, which end with `stack`, and move what former holders left out of their reach."""
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
+        stack.callback(self.end)
         try:
-            try:
-                make_directory(self.directory, self.top)
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                # The notes of dead runs are empty files, and stay. A beat has a block and an inode too.
-                for remains in _fence(self.directory, self.name, self._number):
-                    for path in remains.iterdir():
-                        if path.is_dir() or path.lstat().st_size:
-                            remove_tree(path, self.top)
-                leases.skip_beat(self._chain, self._number)
-                make_directory(self.directory, self.top)
-            self.check()
-            self.remains = _fence(self.directory, self.name, self._number)
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+            make_directory(self.directory, self.top)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # The notes of dead runs are empty files, and stay. A beat has a block and an inode too.
+            for remains in _fence(self.directory, self.name, self._number):
+                for path in remains.iterdir():
+                    if path.is_dir() or path.lstat().st_size:
+                        remove_tree(path, self.top)
+            leases.skip_beat(self._chain, self._number)
+            make_directory(self.directory, self.top)
+        self.check()
+        self.remains = _fence(self.directory, self.name, self._number)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """Release the lock, and remove the directories of its holders."""
         self._stop.set()
         self._thread.join()
         # A later run cleans up the rest; this must not hide the error of the block.
@@ -173,8 +168,10 @@ def lock(
             with reported(doing):
                 stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
-                turn = stack.enter_context(LockQueue(chain))
-                held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
+                turn = LockQueue(chain)
+                stack.callback(turn.leave)
+                held = HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look))
+                held.begin(stack)
             yield held
     except BaseException:
         if first_ever:

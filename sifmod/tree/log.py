@@ -20,7 +20,7 @@ from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
 from sifmod.result import Beside, Described, Number, Sha256, Size, Time
 from sifmod.system import login_name
-from sifmod.tree.durable import names, opened, regular, sync_directory
+from sifmod.tree.durable import closing, names, opened, regular, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock for the store's file
@@ -108,15 +108,14 @@ def to_append(path: Path, top: Path) -> Iterator[tuple[int, int, int]]:
     A missing log is created. Other users may have replaced it: links are not followed, and only a regular file with one
     name is written. Raises OSError.
     """
-    with opened(path.parent, top, make=True) as directory:
-        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise OSError(f"{path} is not a regular file with a single name")
-            yield descriptor, status.st_size, directory
-        finally:
-            os.close(descriptor)
+    with (
+        opened(path.parent, top, make=True) as directory,
+        closing(os.open(path.name, _APPEND, 0o666, dir_fd=directory)) as descriptor,
+    ):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise OSError(f"{path} is not a regular file with a single name")
+        yield descriptor, status.st_size, directory
 
 
 def read_log(layout: Layout, module: ModuleName | None) -> Log:

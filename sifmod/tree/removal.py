@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sifmod.system import subordinate_ids
-from sifmod.tree.durable import DIRECTORY, is_directory, is_refused, opened
+from sifmod.tree.durable import DIRECTORY, closing, is_directory, is_refused, opened
 
 _DEEP = 50  # nested directories, each of which needs a descriptor
 
@@ -103,12 +103,9 @@ def _remove(directory: int, name: str, depth: int, first: int, later: list[str])
             later.append(f".{os.urandom(8).hex()}")
             os.rename(name, later[-1], src_dir_fd=directory, dst_dir_fd=first)
             return
-        inside = _open_to_empty(directory, name)
-        try:
+        with closing(_open_to_empty(directory, name)) as inside:
             for child in os.listdir(inside):  # noqa: PTH208 (a descriptor)
                 _remove(inside, child, depth - 1, first, later)
-        finally:
-            os.close(inside)
         os.rmdir(name, dir_fd=directory)
     except FileNotFoundError:
         pass
@@ -116,15 +113,12 @@ def _remove(directory: int, name: str, depth: int, first: int, later: list[str])
 
 def _open_to_empty(directory: int, name: str) -> int:
     """A descriptor of a directory in an open one, after giving its owner all permissions."""
-    place = os.open(name, os.O_PATH | DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-    try:
+    with closing(os.open(name, os.O_PATH | DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)) as place:
         itself = f"/proc/self/fd/{place}"
         if not os.access(itself, os.R_OK | os.W_OK | os.X_OK):
             # another user's cannot be changed, and may need no change
             Path(itself).chmod(stat.S_IMODE(os.fstat(place).st_mode) | 0o700)
         return os.open(itself, DIRECTORY)
-    finally:
-        os.close(place)
 
 
 def prune(path: Path, top: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.durable import DIRECTORY, naming, opened, read, regular, sync_directory
+from sifmod.tree.durable import DIRECTORY, closing, naming, opened, read, regular, sync_directory
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
@@ -161,10 +161,8 @@ def _walk(directory: int, place: str, inside: str, deeper: int = _DEEP) -> Itera
             except PermissionError:
                 yield path
                 continue
-            try:
+            with closing(below):
                 yield from _walk(below, place, f"{path}/", deeper - 1)
-            finally:
-                os.close(below)
 
 
 def _copy(installation: Installation, path: str, generation: Path) -> bool:
@@ -197,12 +195,9 @@ def _make_directory(source: Path, target: Path) -> None:
     closed = ~status.st_mode & 0o057  # the tree's umask decides about the group's right to write
     closed |= sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
     kept = status.st_mode & (stat.S_ISVTX | stat.S_IWOTH) if status.st_mode & stat.S_ISVTX else 0
-    descriptor = os.open(target, DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with closing(os.open(target, DIRECTORY | os.O_NOFOLLOW)) as descriptor:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode) & ~closed | kept
         _give(descriptor, mode, status, _lists(source))
-    finally:
-        os.close(descriptor)
 
 
 def _lists(place: int | Path) -> dict[str, bytes]:

@@ -10,14 +10,14 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import READ_ONLY, is_there, move, names, sync_directory, take, write
+from sifmod.tree.durable import READ_ONLY, closing, is_there, move, names, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import FENCED, HeldLock, lock
 from sifmod.tree.mark import in_force
@@ -54,6 +54,7 @@ GC = "gc"  # the lock for removing images
 _PIN = ".pin"
 
 
+@dataclass(eq=False)
 class Store:
     """The store for one run; images that it finds or adds are kept until `held`, a lock of the run, is released.
 
@@ -61,40 +62,32 @@ class Store:
     stores are searched for images that this one lacks.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        held: HeldLock,
-        on_wait: Callable[[str], None] = lambda who: None,  # noqa: ARG005
-        *,
-        fresh: bool = False,
-        others: tuple[Path, ...] = (),
-    ) -> None:
-        self._layout = layout
-        self._held = held
-        self._on_wait = on_wait
-        self._fresh = fresh
-        self._others = tuple(map(Layout, others))
+    layout: Layout
+    held: HeldLock
+    on_wait: Callable[[str], None] = lambda who: None  # noqa: ARG005
+    fresh: bool = False
+    others: tuple[Path, ...] = ()
+    brought: list[tuple[str, int]] = field(default_factory=list)  # digest and bytes of each image that this run added
+
+    def __post_init__(self) -> None:
+        self._others = tuple(map(Layout, self.others))
         self._damaged: set[str] = set()
-        self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has added
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
-        with self._held.changing("cannot use the store"):
+        with self.held.changing("cannot use the store"):
             self._pin(sha256)
-            known = read_stored(self._layout, sha256)
-            offered = not self._fresh and sha256 not in self._damaged
+            known = read_stored(self.layout, sha256)
+            offered = not self.fresh and sha256 not in self._damaged
             return known.path if known and offered and has_its_size(known) else None
 
     def refetching(self) -> "Store":
         """The same store, ignoring stored images and other stores."""
-        store = Store(self._layout, self._held, self._on_wait, fresh=True)
-        store.brought = self.brought
-        return store
+        return Store(self.layout, self.held, self.on_wait, fresh=True, brought=self.brought)
 
     def damaged(self, sha256: str) -> bool:
         """Whether the image of this digest, here or elsewhere, is damaged; if so, it is ignored. Reads all of it."""
-        known = read_stored(self._layout, sha256) or self._from_other_store(sha256)
+        known = read_stored(self.layout, sha256) or self._from_other_store(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
         self._damaged.add(sha256)
@@ -105,7 +98,7 @@ class Store:
 
         There can be several, made in different ways or for different architectures. Those of other stores come last.
         """
-        made = ((image, origin_for(image, source, digest)) for image in entries(self._layout))
+        made = ((image, origin_for(image, source, digest)) for image in entries(self.layout))
         own = {path: origin for image, origin in made if origin and (path := self.find(image.sha256))}
         there, from_other_store = {path.stem for path in own} | self._damaged, []
         for layout in self._others:
@@ -132,28 +125,28 @@ class Store:
     @contextmanager
     def incoming(self) -> Iterator[Path]:
         """A fresh path on the store's file system; anything left there at exit is removed."""
-        path = self._held.path("incoming")
+        path = self.held.path("incoming")
         try:
             yield path
         except Exception:
-            self._held.check()  # a lost lock is the cause, and is raised instead
+            self.held.check()  # a lost lock is the cause, and is raised instead
             raise
         finally:
             with suppress(OSError):  # else it is removed with the holder's directory
-                remove_tree(path, self._held.top)
+                remove_tree(path, self.held.top)
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """A fresh directory on the store's file system for temporary files, removed at exit."""
         with self.incoming() as path:
-            with self._held.changing("cannot make a workspace"):
+            with self.held.changing("cannot make a workspace"):
                 path.mkdir()
             yield path
 
     def finished(self, partial: Path) -> None:
         """Remove the directory of `partial`; `gc` removes it later if this fails."""
         with suppress(OSError):
-            remove_tree(partial, self._held.top)
+            remove_tree(partial, self.held.top)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
@@ -167,22 +160,22 @@ class Store:
                 path = stack.enter_context(self._partial(own_key(key)))
             if path is None:
                 raise PermissionsError(
-                    f"cannot write in {self._layout.partials / own_key(key)}", "remove it, then repeat the command"
+                    f"cannot write in {self.layout.partials / own_key(key)}", "remove it, then repeat the command"
                 )
             yield path
 
     @contextmanager
     def _partial(self, key: str) -> Iterator[Path | None]:
         """The directory of `key`, under its lock; None if another user's directory cannot be used."""
-        with lock(self._layout, lock_name(key), self._held.lease, self._on_wait) as held:
-            path = self._layout.partials / key
+        with lock(self.layout, lock_name(key), self.held.lease, self.on_wait) as held:
+            path = self.layout.partials / key
             with held.changing(f"cannot make {path}"):
-                usable = open_partial(path, self._layout.prefix)
+                usable = open_partial(path, self.layout.prefix)
             try:
                 yield path if usable else None
             finally:
                 with suppress(OSError):  # it has a partial download to resume
-                    prune(path, self._layout.prefix)
+                    prune(path, self.layout.prefix)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
         """Add a complete file under its digest (fsync, read-only, rename), with its origin; returns its path.
@@ -191,10 +184,10 @@ class Store:
         a damaged one is replaced, so it is read. `incoming` is not hashed: the caller guarantees its digest. Raises
         InstallError if a foreign file is in the way, PermissionsError.
         """
-        path = self._layout.image(sha256)
-        with self._held.changing("cannot put the image into the store"):
+        path = self.layout.image(sha256)
+        with self.held.changing("cannot put the image into the store"):
             self._pin(sha256)
-            known = read_stored(self._layout, sha256)
+            known = read_stored(self.layout, sha256)
             # It is read, because replacing a good one would break jobs on other nodes that use it (NFS).
             if known and has_its_size(known) and (path.samefile(incoming) or is_whole(known)):
                 incoming.unlink()
@@ -208,17 +201,17 @@ class Store:
             there = known or self._from_other_store(sha256)
             image = StoredImage(sha256, _seal(incoming), 0, path, given=there.given if there else ())
             self._record(given_by(image, origin, source))
-            move(incoming, path, self._layout.prefix)
+            move(incoming, path, self.layout.prefix)
             self._damaged.discard(sha256)
             self.brought.append((sha256, image.size))
         return path
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
         """Record `source` as another source of the stored image at `path`, with its new origin; idempotent."""
-        known = read_stored(self._layout, path.stem)
+        known = read_stored(self.layout, path.stem)
         if known is None or (noted := given_by(known, origin, source)) == known:
             return
-        with self._held.changing("cannot record the source of the image"):
+        with self.held.changing("cannot record the source of the image"):
             record = self._record(noted)
             os.utime(record, (known.added, known.added))  # as old as its image
 
@@ -226,16 +219,16 @@ class Store:
         """Write the receipt of an image; returns its path."""
         made_from = {"origin": image.origin.as_data(), "given": [asdict(one) for one in image.given]}
         fields = {"sha256": image.sha256, "size": image.size, **(made_from if image.origin.manifest else {})}
-        unfinished, record = self._held.path("record"), image.path.with_suffix(".json")
-        write(unfinished, json.dumps(fields).encode(), self._layout.prefix)
-        move(unfinished, record, self._layout.prefix)
+        unfinished, record = self.held.path("record"), image.path.with_suffix(".json")
+        write(unfinished, json.dumps(fields).encode(), self.layout.prefix)
+        move(unfinished, record, self.layout.prefix)
         return record
 
     def _pin(self, sha256: str) -> None:
         """Protect an image from gc; waits for a gc that has already looked, because it may remove the image."""
-        (self._held.directory / (sha256 + _PIN)).touch()
-        if not leases.newest(self._layout.locks / GC).vacant:
-            with lock(self._layout, GC, self._held.lease, self._on_wait):
+        (self.held.directory / (sha256 + _PIN)).touch()
+        if not leases.newest(self.layout.locks / GC).vacant:
+            with lock(self.layout, GC, self.held.lease, self.on_wait):
                 pass
 
 
@@ -290,13 +283,10 @@ def foreign_files(layout: Layout) -> tuple[Path, ...]:
 
 def _seal(path: Path) -> int:
     """Make a file durable and read-only; returns its size. The mode of a file with another hard link is unchanged."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         status = os.fstat(descriptor)
         if status.st_nlink == 1:
             os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & 0o444)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     sync_directory(path.parent)
     return status.st_size

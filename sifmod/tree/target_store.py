@@ -1,8 +1,9 @@
 """A store for a single file outside of a tree, beside its target."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sifmod.errors import FetchError, PermissionsError
@@ -10,7 +11,7 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
 from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import HeldLock, Tree, forget_locks
+from sifmod.tree.locking import Tree, forget_locks
 from sifmod.tree.store import Store
 from sifmod.tree.umask import umask
 
@@ -56,7 +57,7 @@ def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator
             if why := _of_others(hidden.prefix):  # an earlier run may have removed it before this one had the lock
                 raise PermissionsError(why, "repeat the command")
             _check_way(target, replace)  # another run may have created it while this one waited
-            yield TargetStore(target, hidden, held, tree.waiting(target), replace=replace)
+            yield TargetStore(hidden, held, tree.waiting(target), target=target, replace=replace)
     finally:
         with suppress(OSError):
             forget_locks(hidden)
@@ -83,18 +84,15 @@ def _of_others(place: Path) -> str:
     return not_own(place) if place.parent.stat().st_mode & 0o022 else ""
 
 
+@dataclass(eq=False)
 class TargetStore(Store):
     """The store that `target_store` yields: a complete file goes to the target.
 
     No stored image is ever found, and no other store is searched.
     """
 
-    def __init__(
-        self, target: Path, hidden: Layout, held: HeldLock, on_wait: Callable[[str], None], *, replace: bool
-    ) -> None:
-        super().__init__(hidden, held, on_wait)
-        self._target = target
-        self._replace = replace
+    target: Path = field(kw_only=True)
+    replace: bool = field(kw_only=True)
 
     def add(
         self,
@@ -104,18 +102,18 @@ class TargetStore(Store):
         source: str = "",  # noqa: ARG002
     ) -> Path:
         """Move a complete file to the target (fsync, rename); returns that. Raises FetchError if it exists by now."""
-        with self._held.changing(f"cannot write {self._target}"):
+        with self.held.changing(f"cannot write {self.target}"):
             sync_file(incoming)
-            if self._replace:
-                incoming.replace(self._target)
+            if self.replace:
+                incoming.replace(self.target)
             else:
                 try:
-                    os.link(incoming, self._target)  # fails if another run was faster; rename would not
+                    os.link(incoming, self.target)  # fails if another run was faster; rename would not
                 except OSError:  # that, or a file system without hard links
-                    _check_way(self._target, replace=False)
-                    incoming.rename(self._target)
-            sync_directory(self._target.parent)
-        return self._target
+                    _check_way(self.target, replace=False)
+                    incoming.rename(self.target)
+            sync_directory(self.target.parent)
+        return self.target
 
 
 def _check_way(target: Path, replace: bool) -> None:

@@ -10,7 +10,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sifmod.digest import sha256_bytes
@@ -24,7 +23,7 @@ _FIRST, _LONGEST = 0.02, 0.5  # seconds between two polls of a lease
 
 
 class LockQueue:
-    """A place in the queue for one lock of a tree; a context manager that leaves the queue at the end.
+    """A place in the queue for one lock of a tree, until `leave`.
 
     Until `wait` is called nothing is created or imported, since most locks are free.
     """
@@ -36,12 +35,8 @@ class LockQueue:
         self._queued = False
         self._pause = _FIRST
 
-    def __enter__(self) -> "LockQueue":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self) -> None:
+        """Leave the queue, whether the lock was had or not."""
         for one in (self._looking, self._holding):
             if one:
                 one.release()

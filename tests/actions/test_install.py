@@ -12,7 +12,7 @@ import pytest
 
 from sifmod.actions.install.decision import decide
 from sifmod.actions.install.install import install
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.load_site import load_site

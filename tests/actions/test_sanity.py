@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from plans import plan
-from sifmod.actions.install.look import LOOK
-from sifmod.actions.install.sanity_check import sanity_check
+from sifmod.actions.install.sanity_check import LOOK, sanity_check
 from sifmod.config.easyconfig import SanityCheck
 from sifmod.config.limits import Limits, use_limits
 from sifmod.errors import SanityCheckError

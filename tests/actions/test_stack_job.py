@@ -11,8 +11,7 @@ import pytest
 
 from sifmod.actions.slurm import State, states
 from sifmod.actions.stack.job import elements_of
-from sifmod.actions.stack.stack_options import StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.stack_plan import StackOptions, plan_stack, read_stack
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError

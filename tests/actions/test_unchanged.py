@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
-from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.install.install_easyconfigs import InstallOptions, find_unchanged
 from sifmod.config.input import HostFacts, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation

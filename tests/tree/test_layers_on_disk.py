@@ -12,7 +12,8 @@ import pytest
 
 from sifmod.actions.finding import verify_layer
 from sifmod.actions.layer.add import LayerChange, like
-from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
+from sifmod.actions.layer.layers import hidden, withdrawn
+from sifmod.actions.layer.places import found_layers, is_stale
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run as sifmod

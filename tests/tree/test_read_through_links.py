@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.stack.applying import Line, last_end, log_of, write_line
 from sifmod.actions.stack.stack_plan import Step
-from sifmod.actions.stack.step_log import Line, last_end, log_of, write_line
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Entry, Member, Stack
 from sifmod.config.yaml.node import Mark

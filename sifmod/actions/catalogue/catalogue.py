@@ -16,8 +16,7 @@ from sifmod.actions.catalogue.feed import feed
 from sifmod.actions.catalogue.gather import fits, installable, installed, of_stack
 from sifmod.actions.catalogue.markdown import PAGES, markdown_pages, page_of
 from sifmod.actions.catalogue.page import GENERATOR, INDEX, web_page
-from sifmod.actions.stack.stack_options import StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.stack_plan import StackOptions, plan_stack, read_stack
 from sifmod.actions.start import layout_at, site_in_force
 from sifmod.config.find import easyconfigs
 from sifmod.config.load_site import LoadedSite

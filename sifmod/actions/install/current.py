@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sifmod import __version__
 from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
-from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
+from sifmod.actions.layer.places import OutgoingLayer, layer_warnings, outgoing
 from sifmod.config.redact import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -91,7 +91,7 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
     yield from (f"warning: {oddity}" for oddity in sharing.sharing_warnings(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
-    yield from warnings(outgoing_layers(before, decision))
+    yield from layer_warnings(outgoing_layers(before, decision))
     if why := plan.help.driver:
         yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
@@ -141,14 +141,6 @@ def _text(path: Path) -> str:
     return ""  # the install restores it
 
 
-def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
-    """EasyBuild's sign: `x` is installed already, `F` is forced, `R` would be rebuilt, a blank would be installed."""
-    if decision.options.force:
-        return "F"
-    compared = compare(Layout(Path(decision.plan.prefix)), decision)
-    return "x" if compared.complete else "R" if compared.before else " "
-
-
 def overview(decision: Decision) -> tuple[str, ...]:
     """The decisions to show before an install, one per line."""
     plan = decision.plan
@@ -163,7 +155,7 @@ def overview(decision: Decision) -> tuple[str, ...]:
         *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
         *((f"wrappers     {_wrappers(decision, before)}",) if plan.image else ()),
-        *warnings(outgoing_layers(before, decision)),
+        *layer_warnings(outgoing_layers(before, decision)),
     )
 
 
@@ -181,7 +173,8 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
     """The wrapper names; for `auto`, those found in the installed image."""
     plan = decision.plan
     known = decision.plan_with(recorded(plan, before))
-    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
+    there = before and recorded_commands(plan, before.image_sha256, (before.provenance.image,))
+    open_yet = plan.wrappers_auto and not there
     later = ("(auto: commands found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions.hooks import OfInstall, of_image
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.lock import Lock, LockedImage, LockedModule, check_image, differing_inputs
 from sifmod.actions.search import find_all
 from sifmod.actions.sources import check_sources

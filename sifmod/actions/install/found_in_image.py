@@ -5,6 +5,7 @@ there as long as image and question are the same.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from sifmod.image.sources.source_kinds import parse
 from sifmod.module.make_plan import NOT_LOOKED, InImage, wrapper_of
 from sifmod.module.plan import Plan
 from sifmod.system import abbreviated
-from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
+from sifmod.tree.provenance import FoundCommands, FoundMpi, ImageChoice, MpiInUse
 from sifmod.tree.receipt import Installation
 from sifmod.tree.stored_image import StoredImage
 
@@ -45,17 +46,12 @@ def find_in_image(
     The image is only read if `before` has no results for it. Raises ImageError if the image's files are needed and
     cannot be read, InstallError if the host's MPI is required and cannot serve the image.
     """
-    commands, notes, artifact = None, [], image.artifact
-    if plan.wrappers_auto:
-        commands = recorded_commands(plan, before, artifact.sha256)
-        if commands is None:
-            commands, note = _found_commands(plan, artifact)
-            notes.append(note)
-    mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
+    known = (before.provenance.image,) if before else ()
+    commands, mpi, notes = _results(plan, image.artifact.sha256, known, image.artifact)
     found, used = _in_image(plan, commands, mpi)
     if found.mpi:
         notes.append(f"MPI: {found.mpi}")
-    choice = image.choice._replace(commands=commands, mpi=mpi._replace(text=found.mpi, used=used))
+    choice = image.choice._replace(commands=commands, mpi=mpi and mpi._replace(text=found.mpi, used=used))
     return found, image._replace(choice=choice), notes
 
 
@@ -63,8 +59,8 @@ def recorded(plan: Plan, before: Installation | None) -> InImage:
     """The results for the plan from the receipt of `before` only, for commands that only show. Raises InstallError."""
     if not (before and before.image and plan.image):
         return NOT_LOOKED
-    commands = recorded_commands(plan, before, before.image_sha256)
-    return _in_image(plan, commands, _recorded_mpi(plan, before, before.image_sha256))[0]
+    commands, mpi, _ = _results(plan, before.image_sha256, (before.provenance.image,))
+    return _in_image(plan, commands, mpi)[0]
 
 
 def found_by_lock(
@@ -75,22 +71,32 @@ def found_by_lock(
     The lock and the receipt are tried before the image itself. Raises the errors of `find_in_image`.
     """
     given = Artifact(stored.path, stored.sha256, stored.size, "", "") if stored else None
-    commands, mpi = locked.commands, locked.mpi
-    if commands is None or commands.question != _commands_question(plan, locked.sha256):
-        commands = recorded_commands(plan, before, locked.sha256)
-    if mpi is None or mpi.question != _mpi_question(plan, locked.sha256):
-        mpi = _recorded_mpi(plan, before, locked.sha256) or (_search_mpi(plan, given) if given else None)
-    if plan.wrappers_auto and commands is None and given:
-        commands = _found_commands(plan, given)[0]
+    known = (locked, before.provenance.image) if before else (locked,)
+    commands, mpi, _ = _results(plan, locked.sha256, known, given)
     if mpi is None or (plan.wrappers_auto and commands is None):
         return None
-    return _in_image(plan, commands if plan.wrappers_auto else None, mpi)[0]
+    return _in_image(plan, commands, mpi)[0]
 
 
-def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
-    """The commands that `wrappers: auto` found in the image, if the receipt has them for this plan; else None."""
-    known = before.provenance.image.commands if before else None
-    return known if plan.wrappers_auto and known and known.question == _commands_question(plan, sha256) else None
+def _results(
+    plan: Plan, sha256: str, known: Sequence[ImageChoice | LockedImage], artifact: Artifact | None = None
+) -> tuple[FoundCommands | None, FoundMpi | None, list[str]]:
+    """The commands for `wrappers: auto` and the MPI, from the first of `known` that has them, or from the image itself.
+
+    None for what is unknown; and a note about commands that were searched.
+    """
+    commands, notes = recorded_commands(plan, sha256, known), []
+    if plan.wrappers_auto and commands is None and artifact:
+        commands, note = _found_commands(plan, artifact)
+        notes.append(note)
+    there = (one.mpi for one in known if one.mpi and one.mpi.question == _mpi_question(plan, sha256))
+    return commands, next(there, None) or (_search_mpi(plan, artifact) if artifact else None), notes
+
+
+def recorded_commands(plan: Plan, sha256: str, known: Sequence[ImageChoice | LockedImage]) -> FoundCommands | None:
+    """The commands that `wrappers: auto` found in the image, from the first of `known` for this plan; else None."""
+    there = (one.commands for one in known if plan.wrappers_auto and one.commands)
+    return next((one for one in there if one.question == _commands_question(plan, sha256)), None)
 
 
 def srun_mpi(installation: Installation) -> str:
@@ -146,11 +152,6 @@ def _mpi_question(plan: Plan, sha256: str) -> str:
     return f"{sha256} {_MPI_RULES} {':'.join(plan.path)}"
 
 
-def _recorded_mpi(plan: Plan, before: Installation | None, sha256: str) -> FoundMpi | None:
-    known = before.provenance.image.mpi if before else None
-    return known if known and known.question == _mpi_question(plan, sha256) else None
-
-
 def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
     if not artifact.path.is_file():  # the user released it in favour of the site's copy
         return FoundMpi("")
@@ -172,7 +173,8 @@ def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None
         if known and wanted.use == "host" and wanted.stated:
             raise InstallError(f"{plan.module}: mpi: host, but its image has no known MPI", _INSTEAD)
         return found, ""
-    found = replace(found, mpi=_own(mpi), default_env=_SHARED_MEMORY)
+    own = f"{mpi} of the image; start its programs with srun --mpi={mpi.pmi}"
+    found = replace(found, mpi=own, default_env=_SHARED_MEMORY)
     if wanted.profile is None:
         return found, "image"
     if why := _unfit(mpi, wanted.profile):
@@ -184,10 +186,6 @@ def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None
 
 def _mpi(known: FoundMpi) -> Mpi | None:
     return Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
-
-
-def _own(mpi: Mpi) -> str:
-    return f"{mpi} of the image; start its programs with srun --mpi={mpi.pmi}"
 
 
 def _unfit(mpi: Mpi, profile: Profile) -> str:

@@ -13,7 +13,7 @@ from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import plain
 from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
-from sifmod.module.plan import Help, Plan
+from sifmod.module.plan import Plan
 from sifmod.tree.durable import parsed
 from sifmod.tree.history import format_held, held_since, read_history
 from sifmod.tree.layout import Layout
@@ -78,7 +78,8 @@ def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bo
     options = [*(("--variant", made.variant) if made.variant else ()), *options]
     path = os.path.realpath(made.easyconfig)
     typed = [shlex.join((name, *options)) for name in (path, Path(path).name)]  # a name, if it was found by name
-    said = _said(installation)
+    # what the module says about itself and its image; None if that cannot be read
+    said = parsed(Path(installation.root, "share/job.json"), about_from_json)
     about = replace(plan.help, origin=said.origin) if said else plan.help
     if said and not words:
         plan = replace(plan, help=replace(said, origin=plan.help.origin))
@@ -95,11 +96,6 @@ def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
     yield plan
     if plan.image and (image := installation.image):
         yield replace(plan, image=replace(plan.image, filename=image.filename, sources=(image.source,)))
-
-
-def _said(installation: Installation) -> Help | None:
-    """What the module says about itself and its image; None if that cannot be read."""
-    return parsed(Path(installation.root, "share/job.json"), about_from_json)
 
 
 def _has_image(held: Installation, before: Installation | None, decision: Decision, image: str) -> bool:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import of_image, run_hooks
@@ -13,11 +13,14 @@ from sifmod.actions.install.current import Compared, check_installed_from, compa
 from sifmod.actions.install.decision import Decision, with_image
 from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
+from sifmod.actions.install.install_easyconfigs import InstallOutcome
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.install.sanity_check import Known, check_modules, sanity_check
+from sifmod.actions.install.sanity_check import sanity_check
+from sifmod.actions.layer.places import outgoing
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.view_modules import check_modules
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
@@ -44,19 +47,7 @@ from sifmod.tree.stored_image import stored_at
 _LONG = 200  # characters of a path in a message
 
 
-class Outcome(NamedTuple):
-    """The outcome of an install."""
-
-    installation: Installation  # that is live now
-    done: Literal["unchanged", "restored", "installed"]
-    before: Installation | None = None  # what was live before; None if nothing was, or nothing changed
-
-    @property
-    def changed(self) -> bool:
-        return self.done != "unchanged"
-
-
-def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
+def install(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcome:
     """Make the disk match the decision. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, ModuleError, SanityCheckError, errors of a fetch; HeldError for
@@ -67,7 +58,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
         there = compare(layout, decision)
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
-            return Outcome(there.before, "unchanged")  # no lock is needed; readers cannot take one
+            return InstallOutcome(there.before, "unchanged")  # no lock is needed; readers cannot take one
         for oddity in plan_warnings(there.before, decision):
             reporter.say(oddity)
         tidy(tree)
@@ -76,16 +67,16 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
             if there.before and there.complete:
                 if there.receipt:
                     replace_provenance(mine, there.before, there.receipt)
-                return Outcome(there.before, "unchanged")
+                return InstallOutcome(there.before, "unchanged")
             if there.before and _restored(mine, there, reporter):
-                return Outcome(there.before, "restored", there.before)
+                return InstallOutcome(there.before, "restored")
             check_installed_from(there.before, decision)
             before = there.before or last_live(mine.layout, mine.module)
             check_hold(layout, before, decision)  # before a fetch; `_chosen` checks again, knowing the image
             return _new_generation(mine, there.before, decision, reporter)
 
 
-def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
+def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcome:
     """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`."""
     locked, stores, site = decision.locked, decision.options.stores, decision.site.site
     if not locked or not locked.layers:
@@ -123,7 +114,9 @@ class _Chosen(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
+def _new_generation(
+    mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter
+) -> InstallOutcome:
     options, site, layout = decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     if site.hooks:
@@ -134,7 +127,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     # `rerender` sets `if_different`: the generation that was live when it decided
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan).text:
-        return Outcome(before, "unchanged")  # another run installed it while this one waited
+        return InstallOutcome(before, "unchanged")  # another run installed it while this one waited
     for note in notes:
         reporter.say(note)
     # the user removed the image's link in favour of the site's copy, which stays in use (see `reuse_image`)
@@ -152,11 +145,12 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
                 stage.unlink(plan.required_image.filename)
         if options.asked.checked and path:
             with store.workspace() as workspace:
-                known = Known(PastChecks(options.checked_since), options.beside)
+                known = PastChecks(options.checked_since, options.beside)
                 skipped = lambda why: reporter.say(f"sanity check: {why}")  # noqa: E731
                 sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, before, installation, decision, reporter)
-    return Outcome(installation, "installed", before)
+    left = outgoing(before, installation.image_sha256, os.environ) if before else ()
+    return InstallOutcome(installation, "installed", left)
 
 
 def _chosen(

@@ -1,29 +1,63 @@
-"""install: each given easyconfig is found unchanged, or decided and installed; or a preview of that."""
+"""install: each given easyconfig is found unchanged, or decided and installed; or a preview of that.
 
+An up-to-date installation is recognised by comparing its receipt with the disk, without parsing YAML or planning.
+"""
+
+import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged
+from sifmod import __version__
 from sifmod.actions.start import layout_for, site_in_force
-from sifmod.config.find import ours
+from sifmod.config.find import is_path, ours, own_path
 from sifmod.config.input import HostFacts
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
-from sifmod.config.redact import shown
+from sifmod.config.redact import shown, without_query
 from sifmod.errors import HeldError, ModuleError, SifmodError
 from sifmod.system import scratch_directory
-from sifmod.tree.receipt import Installation, live
+from sifmod.tree.durable import read
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.provenance import CommandLine, file_state
+from sifmod.tree.receipt import Installation, live, live_modules
+from sifmod.tree.state import edited, edited_stubs, missing
 
 if TYPE_CHECKING:
     from sifmod.actions.install.decision import Decision
-    from sifmod.actions.layer.outgoing import OutgoingLayer
+    from sifmod.actions.layer.places import OutgoingLayer
     from sifmod.actions.reporter import Reporter
     from sifmod.image.artifact import Artifact
+    from sifmod.image.settings import SharedBlobs
+
+# finds the path without parsing thousands of receipts
+_EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """The options of an install; `decide` adds the name that the easyconfig was requested by."""
+
+    variant: str | None = None
+    source: str | None = None
+    rebuild: bool = False  # a new generation even if nothing changed
+    if_different: int | None = None  # with rebuild: keep a later generation than this one if it has the same files
+    force: bool = False  # like rebuild, which is set too, and fetch the image again
+    module_only: bool = False  # render again with the installed image
+    offline: bool = False
+    keep_blobs: bool = False
+    into_home: bool = False  # a large image may go to the home directory without a question
+    despite_hold: bool = False  # install held content too, which ends the hold
+    stores: tuple[Path, ...] = ()  # prefixes whose stores are searched too
+    shared: "SharedBlobs | None" = None  # layers that other modules of this run need too
+    checked_since: float = 0.0  # a time: results of earlier sanity checks do not count
+    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run check in the same image
+    asked: CommandLine = field(default_factory=CommandLine)  # the command line, for the receipt
 
 
 class Target(NamedTuple):
@@ -44,13 +78,17 @@ class InstallOutcome(NamedTuple):
     state: Literal["unchanged", "restored", "installed"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()  # this user's layers, which do not fit the new image
 
+    @property
+    def changed(self) -> bool:
+        return self.state != "unchanged"
+
 
 class InstallPreview(NamedTuple):
     """A preview of an install."""
 
     easyconfig: str  # its path
     module: ModuleName
-    mark: Literal[" ", "x", "R", "F", "H"]
+    mark: Literal[" ", "x", "R", "F", "H"]  # new, installed already, would be rebuilt, is forced, held
     outgoing: "tuple[OutgoingLayer, ...]" = ()
     decision: "Decision | None" = None  # None if the receipt alone shows that it is unchanged
     missing: bool = False  # no generation is live
@@ -101,22 +139,18 @@ class Installer:
         Asks whether to install held content. Raises the errors of `decide` and `install_with_layers`.
         """
         from sifmod.actions.install.install import install_with_layers
-        from sifmod.actions.layer.outgoing import outgoing
 
         self._around = None  # facts of the host may change during an install
         decision = self.decide(target)
         begin(decision)
         tree = reporter.tree(decision.site.site)
         try:
-            outcome = install_with_layers(decision, tree, reporter)
+            return install_with_layers(decision, tree, reporter)
         except HeldError as held:
             if not reporter.confirm(held.message, "Install it all the same, and end the hold?"):
                 raise
             decision = replace(decision, options=replace(decision.options, despite_hold=True))
-            outcome = install_with_layers(decision, tree, reporter)
-        installation, before = outcome.installation, outcome.before
-        layers = outgoing(before, installation.image_sha256, os.environ) if before and outcome.changed else ()
-        return InstallOutcome(installation, outcome.done, layers)
+            return install_with_layers(decision, tree, reporter)
 
     def check_again(self, target: Target, reporter: "Reporter") -> Installation:
         """Check the installed module of an easyconfig as an install does, and change nothing.
@@ -125,7 +159,6 @@ class Installer:
         """
         from sifmod.actions.install.reapply import planned
         from sifmod.actions.install.sanity_check import sanity_check
-        from sifmod.tree.layout import Layout
 
         module, prefix = (decided := self.decide(target).plan).module, Path(decided.prefix)
         installation = live(Layout(prefix), module)
@@ -152,15 +185,15 @@ class Installer:
                 there = Path(target.easyconfig).exists()
                 path = target.easyconfig if there else found.provenance.easyconfig
                 return InstallPreview(path, found.module, "x")
-        from sifmod.actions.install.current import outgoing_layers, status_sign
+        from sifmod.actions.install.current import compare, outgoing_layers
         from sifmod.actions.install.hold import check_hold
         from sifmod.tree.history import last_live
-        from sifmod.tree.layout import Layout
 
         decision = self.decide(target)
         layout, module = Layout(Path(decision.plan.prefix)), decision.plan.module
-        mark: Literal[" ", "x", "R", "F", "H"] = status_sign(decision)
-        before = live(layout, module)
+        compared = compare(layout, decision)
+        before, forced = compared.before, decision.options.force
+        mark: Literal[" ", "x", "R", "F", "H"] = "F" if forced else "x" if compared.complete else "R" if before else " "
         try:
             if mark != "x":
                 check_hold(layout, before or last_live(layout, module), decision)
@@ -187,3 +220,73 @@ class Installer:
         given = {**self.site, "source": self.options.source, "variant": target.variant}
         asked = self.options.asked._replace(options=deciding(given))
         return replace(self.options, variant=target.variant, asked=asked)
+
+
+def find_unchanged(
+    layout: Layout, easyconfig: str, options: InstallOptions, surroundings: HostFacts
+) -> Installation | None:
+    """The live installation of this easyconfig if it is complete and none of its inputs has changed.
+
+    None with `options.rebuild`, which --force and --module-only set too, and for a source with a query: no receipt says
+    which query it was.
+    """
+    if options.rebuild or without_query(options.source or "") != (options.source or ""):
+        return None
+    for installation in installed_by(layout, easyconfig):
+        made = installation.provenance
+        if made.asked.options != options.asked.options or made.image.kept:
+            continue
+        if (
+            made.sifmod == __version__
+            and made.facts == surroundings.facts
+            and surroundings.unchanged(made.inputs)
+            and all(file_state(known.path) == known for known in made.image.states)
+            and not missing(layout, installation)
+            and not edited(installation)
+            and not edited_stubs(layout, installation)
+        ):
+            return installation
+    return None
+
+
+def installed_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+    """The live installations made from this easyconfig, even if it has changed since.
+
+    For a bare name, those that were found by that name: their inputs include the places searched first.
+    """
+    for one in _candidates(layout, easyconfig):
+        made = one.provenance
+        if made.easyconfig == own_path(easyconfig) if is_path(easyconfig) else made.asked.name == easyconfig:
+            yield one
+
+
+def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+    """The live installations that this easyconfig may have made, those with similar names first."""
+    file_name, seen = Path(easyconfig).name.removesuffix(".yaml"), set()
+    try:
+        for name in os.listdir(layout.software):  # noqa: PTH208 (plain names)
+            if not file_name.startswith(f"{name}-"):
+                continue
+            versions = os.listdir(f"{layout.software}/{name}")  # noqa: PTH208 (plain names)
+            for version in sorted(versions, key=lambda version: version != file_name[len(name) + 1 :]):
+                module = ModuleName(name, version)
+                if not version.startswith(".") and (found := live(layout, module)):
+                    seen.add(module)
+                    yield found
+    except OSError:
+        return
+    file_name = Path(easyconfig).name
+    for module in {name: None for end in ("", ".yaml") for name in _by_file_name(layout).get(f"{file_name}{end}", ())}:
+        if module not in seen and (found := live(layout, module)):
+            yield found
+
+
+@cache
+def _by_file_name(layout: Layout) -> Mapping[str, list[ModuleName]]:
+    """The modules by their easyconfigs' file names, cached for this process; no receipt is parsed."""
+    found: dict[str, list[ModuleName]] = {}
+    for module, number in live_modules(layout):
+        with suppress(OSError, ValueError):
+            if path := _EASYCONFIG.search(read(f"{layout.generation(module, number)}/{RECEIPT}")):
+                found.setdefault(json.loads(path[1]).rpartition("/")[2], []).append(module)
+    return found

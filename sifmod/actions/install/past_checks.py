@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.system import cache_home
-from sifmod.tree.durable import DIRECTORY, new_file
+from sifmod.tree.durable import DIRECTORY, closing, new_file
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _COUNTS = 30 * 24 * 3600.0  # seconds that an answer is valid
@@ -24,13 +24,14 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class PastChecks:
-    """The results of this user's earlier checks, one file for all that decides a result (`look.question`).
+    """The results of this user's earlier checks, one file for all that decides a result (`sanity_check.question`).
 
     Results older than `since` do not count.
     Results that cannot be kept or read (full disk, unsafe directory) are checked again.
     """
 
     since: float = 0.0
+    others: tuple[str, ...] = ()  # commands and paths that other modules of this run need in the same image
 
     def found(self, question: str) -> frozenset[str]:
         """The words that earlier checks of this question found; empty without a valid result."""
@@ -80,27 +81,21 @@ def _opened() -> Iterator[int]:
     place.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)
-    descriptor = os.open(place, DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with closing(os.open(place, DIRECTORY | os.O_NOFOLLOW)) as descriptor:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise PermissionError(f"{place} is open to others")
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _read(directory: int, name: str, since: float) -> frozenset[str]:
-    descriptor = os.open(name, _READ, dir_fd=directory)
-    try:
+    with closing(os.open(name, _READ, dir_fd=directory)) as descriptor:
         status = os.fstat(descriptor)
         age = time.time() - status.st_mtime
         mine = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= _LARGEST
         if not mine or status.st_mtime < since or not -1.0 <= age <= _COUNTS:
             return frozenset()
         data = json.loads(os.read(descriptor, status.st_size))
-    finally:
-        os.close(descriptor)
     if data["of"] != name or not all(isinstance(word, str) for word in data["found"]):
         return frozenset()
     return frozenset(data["found"])
@@ -109,12 +104,9 @@ def _read(directory: int, name: str, since: float) -> frozenset[str]:
 def _write(directory: int, name: str, data: bytes) -> None:
     new = f".{name}-{secrets.token_hex(8)}"
     try:
-        descriptor = new_file(directory, new, data, 0o600)
-        try:
+        with closing(new_file(directory, new, data, 0o600)) as descriptor:
             now = time.time()  # instead of the file server's clock
             os.utime(descriptor, (now, now))
-        finally:
-            os.close(descriptor)
         os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with suppress(OSError):

@@ -2,13 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.author.site import detect
+from sifmod.actions.batch import Ended, run_batch
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.choose_image import ChosenImage, recorded_image, released
 from sifmod.actions.install.current import difference
@@ -16,9 +17,9 @@ from sifmod.actions.install.decision import Decision, decide, with_image
 from sifmod.actions.install.found_in_image import find_in_image
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import install
-from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.workers import in_order
+from sifmod.actions.workers import OrderedWorkers, SendEvent, in_order, reporter_in_worker
 from sifmod.config.detect import KEPT
 from sifmod.config.input import OWN_VARIABLES
 from sifmod.config.load_site import Kept, LoadedSite, Sites
@@ -32,6 +33,8 @@ from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
 Options = Mapping[str, str]
+Generation = tuple[int, bool] | None
+"""The generation of a module, and whether it is new; None if there was nothing to do."""
 
 
 class Rerendered(NamedTuple):
@@ -45,6 +48,9 @@ class Rerendered(NamedTuple):
     note: str = ""  # that its content is held, or about its site, if it changes or is unexpected; "" otherwise
     error: SifmodError | None = None
     counts: tuple[int, int, int] = (0, 0, 0)  # files that change, lines added, lines removed
+
+
+Found = tuple[Rerendered, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def rerender_all(asked: RerenderContext) -> Iterator[Rerendered]:
 
 def rerender(
     module: ModuleName, number: int, decided: str, asked: RerenderContext, reporter: Reporter
-) -> tuple[Rerendered | None, tuple[int, bool] | SifmodError | None]:
+) -> tuple[Rerendered | None, Generation | SifmodError]:
     """Decide what a module would be now, and install it if it changed.
 
     Returns what would change, None if `decided` shows that the user saw it, and the outcome: the generation and whether
@@ -111,6 +117,77 @@ def rerender(
     except SifmodError as error:
         return one, error
     return one, (outcome.installation.generation, outcome.changed)
+
+
+@dataclass(frozen=True)
+class ReapplyRun:
+    """The request, and the callbacks for each module: its preview, and its outcome."""
+
+    asked: RerenderContext
+    show: Callable[[Rerendered], None]
+    ended: Callable[[ModuleName, Ended[Generation]], None]
+    agree: Callable[[Found], bool] | None = None  # is asked before anything is changed
+    only_shown: bool = False
+    fail_fast: bool = False
+
+
+def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
+    """Show the preview of every installed module, in order, and change those that differ unless `only_shown`.
+
+    If confirmation is needed, or with `fail_fast`, which lists modules that are not tried, everything is shown before
+    anything is changed. A module's failure is reported, and without `fail_fast` the others go on.
+    """
+    asked = run.asked
+    found: list[Rerendered] = []
+
+    def keep(one: Rerendered) -> None:
+        run.show(one)
+        found.append(one._replace(diff=""))  # the diffs of thousands of modules would not fit into memory
+
+    if not (run.agree or run.only_shown or run.fail_fast):
+        next(rerender_all(asked), None)  # read what all modules share before the workers are forked
+        _apply([(*one, "") for one in live_modules(asked.layout)], run, keep, reporter)
+        return tuple(found)
+    for one in rerender_all(asked):
+        keep(one)
+    if (run.agree is None or run.agree(tuple(found))) and not run.only_shown:
+        _apply([(one.module, one.number, one.decided) for one in found if one.changes], run, keep, reporter)
+    return tuple(found)
+
+
+def _apply(
+    modules: Sequence[tuple[ModuleName, int, str]],
+    run: ReapplyRun,
+    keep: Callable[[Rerendered], None],
+    reporter: Reporter,
+) -> None:
+    """Change modules, each given by its name, its generation and the digest of its preview ("" if it is shown now).
+
+    All are reported in order. With `fail_fast` each one starts after the one before it has finished.
+    """
+    warned: set[str] = set()  # of one worker, which says a warning about all modules once
+
+    def in_worker(number: int, tell: SendEvent) -> object:
+        own_reporter = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
+        return rerender(*modules[number], run.asked, own_reporter)
+
+    def done(number: int) -> Generation:
+        one: Rerendered | None
+        result: Generation | SifmodError
+        one, result = ahead.result(number, reporter.say)
+        if one:
+            keep(one)
+        if isinstance(result, SifmodError):
+            raise result
+        return result
+
+    jobs = 1 if run.fail_fast else 2 * run.asked.processors  # a worker waits for the disk much of its time
+    with closing(OrderedWorkers(in_worker, len(modules), jobs)) as ahead:
+        for number, end in run_batch(range(len(modules)), done, fail_fast=run.fail_fast):
+            run.ended(modules[number][0], end)
+    # after an interruption: modules that finished while another one was waited for
+    for number, end in run_batch(sorted(ahead.finished), done):
+        run.ended(modules[number][0], end)
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:

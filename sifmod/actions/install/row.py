@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from sifmod.actions.layer.outgoing import OutgoingLayer
+from sifmod.actions.layer.places import OutgoingLayer
 from sifmod.actions.list import Installed
 from sifmod.config.name import ModuleName
 from sifmod.errors import Error

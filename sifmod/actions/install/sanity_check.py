@@ -1,44 +1,65 @@
-"""The sanity check: whether a generation works as its easyconfig requires, and the modules of a view exist."""
+"""The sanity check: whether a generation works as its easyconfig requires.
 
+It looks into the image, whether the module's commands and paths exist there, and whether they belong to the image.
+Files of the image itself do not change, so they need not be checked again. Files behind a bind path or in the home
+directory may go at any time.
+"""
+
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.install.decision import Decision
-from sifmod.actions.install.look import (
-    ANSWER,
-    LOOK,
-    MISSING,
-    SHELL,
-    is_known,
-    look_inputs,
-    question,
-    without_session,
-    words_in_image,
-    words_of,
-)
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.start import is_readable
 from sifmod.config.limits import limits, raised
 from sifmod.config.redact import without_values
-from sifmod.errors import ModuleError, SanityCheckError
+from sifmod.digest import sha256_bytes
+from sifmod.errors import SanityCheckError
 from sifmod.image.child import Ended, run_child
-from sifmod.module.plan import Plan
-from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import ImageRecord, Installation, live_modules, matches
+from sifmod.image.program import probe_runtime
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Activation, Plan
+from sifmod.tree.receipt import ImageRecord, Installation
 
 # variables that users may set for their own runs
 USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in ("BIND", "NO_EVAL"))
 _OTHERS = 4096  # arguments for other modules per start, because command lines have a limit
-
-
-class Known(NamedTuple):
-    """Checks that are cached, and checks for other modules to do in the same start."""
-
-    past: PastChecks  # results of earlier checks
-    others: tuple[str, ...] = ()  # commands and paths that other modules of this run need in this image
+MISSING = "not there: "
+_MOUNT, _THERE = "mount: ", re.compile(r"there: ([0-9]{1,6}) (.*)")
+_POINT, _OCTAL = 4, re.compile(r"\\([0-7]{3})")  # separator in a line of mountinfo
+SHELL = "/bin/sh"  # by its path: an environment in the image may have its own `sh`
+# Its arguments are commands and paths. It prints which are missing, and where the others are: an empty path for a
+# builtin of the shell, else the file and each link on the way to it, since a link behind a bind path may go. It prints
+# the mounts first, because only the end of a long answer is kept: without mounts no result is kept.
+LOOK = (
+    'if [ -r /proc/self/mountinfo ]; then while IFS= read -r m; do echo "mount: $m"; done </proc/self/mountinfo; fi; '
+    'i=0; for c; do i=$((i+1)); case $c in /*) p=$c; [ -e "$c" ] ;; *) p=$(command -v "$c") ;; esac || '
+    f'{{ echo "{MISSING}$c"; continue; }}; case $p in /*) ;; *) echo "there: $i "; continue ;; esac; '
+    'while d=$(readlink -f "${p%/*}/" 2>/dev/null) || d=unknown; echo "there: $i ${d%/}/${p##*/}"; '
+    '[ -L "$p" ] && t=$(readlink "$p"); do case $t in /*) p=$t ;; *) p=${p%/*}/$t ;; esac; done; '
+    'case $p in /) ;; *) echo "there: $i $(readlink -f "$p" 2>/dev/null || echo unknown)" ;; esac; done; :'
+)
+ANSWER = 1 << 22  # largest answer in bytes
+# variables of the session, which do not affect the image; they are removed
+_SESSION = re.compile(
+    r"_|(OLD)?PWD|SHLVL|LINES|COLUMNS|(COLOR)?TERM|TERM_\w*|WINDOWID|STY|TMUX\w*|VSCODE_\w*|SSH_\w*|XDG_SESSION_\w*"
+    r"|SLURM\w*|SBATCH_\w*"
+)
+_OVERLAYS = {"SINGULARITY_OVERLAY", "APPTAINER_OVERLAY"}  # mounts that put the user's files among the image's
+_WORKSPACE = ("CONFIGDIR", "CACHEDIR", "TMPDIR")  # the runtime's directories, new for each check
+# settings that can forbid containers while the machine runs
+_LIMITS = (
+    "user/max_user_namespaces",
+    "kernel/unprivileged_userns_clone",
+    "kernel/apparmor_restrict_unprivileged_userns",
+)
+_PATH = re.compile(r"/[^\s;&|'\"()<>=:]*")  # in a command
+_REPLACED = re.compile(r"[$`~*?\[\\]")  # the shell expands these
 
 
 @dataclass(frozen=True)
@@ -63,7 +84,7 @@ def sanity_check(
     workspace: Path,
     say: Callable[[str], None],
     limit: float | None = None,
-    known: Known | None = None,
+    known: PastChecks | None = None,
 ) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
@@ -98,7 +119,7 @@ def sanity_check(
             )
 
 
-def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> None:
+def _look(image: _Image, say: Callable[[str], None], known: PastChecks | None) -> None:
     words = words_of(image.plan)
     if not words:
         return
@@ -111,17 +132,17 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
     if not known or not before:
         _judge(image, image.run(image.environment, SHELL, "-c", LOOK, "sh", *words), say)
         return
-    if is_known(words, known.past.found(before), image.directory):
+    if is_known(words, known.found(before), image.directory):
         return
-    with known.past.alone(before):
-        if is_known(words, known.past.found(before), image.directory):  # another process may have checked meanwhile
+    with known.alone(before):
+        if is_known(words, known.found(before), image.directory):  # another process may have checked meanwhile
             return
         needed = look_inputs(image.plan.activation)
         more = [word for word in dict.fromkeys((*needed, *known.others[:_OTHERS])) if word not in words]
         result = image.run(environment, SHELL, "-c", LOOK, "sh", *words, *more)
         found = words_in_image(result, (*words, *more))
         if result.code == 0 and found.issuperset(needed) and asked() == before:
-            known.past.keep(before, found)
+            known.keep(before, found)
     _judge(image, result, say, more)
 
 
@@ -161,43 +182,126 @@ def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]
     return environment
 
 
-_SHOWN = 3  # commands
+def words_of(plan: Plan) -> tuple[str, ...]:
+    """The commands and paths that must be in the image, without duplicates."""
+    commands = [wrapper.command[0] for wrapper in plan.wrappers]
+    return tuple(dict.fromkeys((*commands, *(path for path in plan.sanity_check.paths if path.startswith("/")))))
 
 
-def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Warnings about each module of a view that is neither in the prefix or another tree of the site nor on MODULEPATH.
+def look_inputs(activation: Activation) -> tuple[str, ...]:
+    """Commands and paths that a look depends on; its result can be cached only if all of them belong to the image.
 
-    Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
+    The runscripts' directory is the module's; the check shows that it can be bound.
     """
-    trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
-    plan, here = decision.plan, [str(one) for tree in trees for one, _ in live_modules(tree)]
-    problems: list[str] = []
-    hints: list[str] = []
-    doubts: list[str] = []
-    for wanted in plan.modules:
-        if any(matches(wanted, module) for module in here) or _is_on_path(wanted, environ):
-            continue
-        name = wanted.partition("/")[0]
-        others = [module for module in here if module.startswith(f"{name}/")]
-        if (commands := decision.offered[wanted]) or others:
-            problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
-            hints += commands[:_SHOWN]
-        else:
-            doubts.append(f"warning: {wanted}, which {plan.module} loads, is not in {layout.prefix} or on MODULEPATH")
-    if problems:
-        hint = "; ".join(hints) or "correct `modules`; `sifmod list` shows what is installed"
-        raise ModuleError(f"{plan.module} cannot be installed: {'; '.join(problems)}", hint)
-    return tuple(doubts)
+    paths = [path for path in _PATH.findall(activation.command) if path != os.devnull]
+    return (RUNSCRIPTS_TARGET, SHELL, *(("bash", *paths) if activation.command else ()))
 
 
-def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
-    """Whether a directory on MODULEPATH has the module, in this version or one with this prefix."""
-    name, _, version = wanted.rpartition("/")
-    for directory in filter(None, environ.get("MODULEPATH", "").split(":")):
-        try:
-            names = os.listdir(f"{directory}/{name}")  # noqa: PTH208 (plain names)
-        except OSError:
-            continue
-        if any(matches(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
-            return True
-    return False
+def words_in_image(ended: Ended, words: Sequence[str]) -> frozenset[str]:
+    """The arguments of LOOK found in the image's own files, or built into its shell."""
+    own: set[str] = set()
+    others: set[str] = set()  # part of the path to these is not the image's
+    mounts: list[_Mount] = []
+    for line in ended.said.decode("utf-8", "surrogateescape").split("\n"):
+        if line.startswith(_MOUNT):
+            mounts += _mount(line.removeprefix(_MOUNT))
+        elif found := _THERE.fullmatch(line):
+            number, place = int(found[1]) - 1, found[2]
+            if number in range(len(words)):
+                (own if _is_own(place, words[number], mounts) else others).add(words[number])
+    return frozenset(own - others)
+
+
+def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bool:
+    """Whether all words were `found` before; runscripts are in the generation's `directory`, not in the image."""
+    scripts = [word for word in words if word.startswith(f"{RUNSCRIPTS_TARGET}/")]
+    there = all((directory / word[1:]).is_file() for word in scripts)
+    asked = set(words).difference(scripts) | {RUNSCRIPTS_TARGET, SHELL}
+    return there and asked <= found
+
+
+class _Mount(NamedTuple):
+    point: str
+    kind: str  # type of its file system
+
+
+def _mount(line: str) -> Iterator[_Mount]:
+    """Parse a line of mountinfo (proc(5)); yields nothing for any other line."""
+    before, _, after = line.partition(" - ")
+    fields, kind = before.split(" "), after.partition(" ")[0]
+    if len(fields) > _POINT and kind:
+        yield _Mount(_OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[_POINT]), kind)
+
+
+def _is_own(place: str, word: str, mounts: Sequence[_Mount]) -> bool:
+    """Whether the file at this place is the image's own; a builtin of the shell, whose place is "", is.
+
+    A file is the image's own if no mount but the root covers it. If the root is a tmpfs, each directory of the image is
+    a mount, and nothing is known.
+    """
+    if not place:
+        return True
+    above = [one for one in mounts if place == one.point or place.startswith(f"{one.point.rstrip('/')}/")]
+    if not above:
+        return False
+    nearest = max(reversed(above), key=lambda one: len(one.point))  # the last mount at a mount point hides the others
+    if word == RUNSCRIPTS_TARGET:
+        return nearest.point == RUNSCRIPTS_TARGET
+    return nearest.point == "/" and nearest.kind != "tmpfs"
+
+
+def without_session(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variables of a session."""
+    return {name: value for name, value in environment.items() if not _SESSION.fullmatch(name)}
+
+
+def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mapping[str, str]) -> str:
+    """Everything that decides the result, as a text; "" if something unknown decides too.
+
+    `environment` is the one used for the look. The generation's `directory` is left out, because only its runscripts
+    are bound. A bound directory counts with its identity only, because `words_in_image` skips its files.
+    """
+    if _OVERLAYS & environment.keys() or _REPLACED.search(plan.activation.command):
+        return ""
+    variables = dict(environment)
+    for prefix in plan.runtime.prefixes:
+        variables |= {f"{prefix}_{name}": "" for name in _WORKSPACE}
+        variables[f"{prefix}_BINDPATH"] = variables[f"{prefix}_BINDPATH"].replace(f"{directory}/", "")
+    program = probe_runtime(plan.runtime.path)  # as the runtime reports it
+    configuration = program.configuration if program else ""
+    binds = [(str(bind), _identity(bind.source)) for bind in plan.binds]
+    decides = (
+        *(LOOK, plan.verb, plan.activation.activated(("",)), image.sha256, _identity(directory / image.filename)),
+        *(plan.runtime.path, _identity(plan.runtime.path), repr(program), _content(configuration)),
+        *(binds, sorted(variables.items()), _machine(), os.geteuid(), os.getgroups()),
+    )
+    return json.dumps(decides)
+
+
+@cache
+def _machine() -> tuple[str, ...]:
+    """The machine, its kernel, its present boot, and the limits that it sets for containers."""
+    said = []
+    for name in ("kernel/random/boot_id", *_LIMITS):
+        with suppress(OSError):
+            said.append(f"{name} {Path('/proc/sys', name).read_text('ascii').strip()}")
+    return (*os.uname(), *said)
+
+
+def _identity(path: Path | str) -> tuple[str | int, ...]:
+    """Values that change when the file is replaced or written to; for a directory they ignore the contents."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 (also takes a str)
+    except OSError:
+        return ()
+    if stat.S_ISDIR(status.st_mode):
+        return (os.path.realpath(path), status.st_ino)
+    return (os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _content(path: str) -> str:
+    """The digest of a file; its identity if it cannot be read."""
+    try:
+        return sha256_bytes(Path(path).read_bytes())
+    except OSError:
+        return repr(_identity(path))

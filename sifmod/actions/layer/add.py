@@ -1,12 +1,13 @@
 """Resolve the packages of a layer against its image, build the layer, and switch to it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+
 from sifmod.actions.finding import verify_layer
-from sifmod.actions.layer.already import already
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
@@ -19,8 +20,8 @@ from sifmod.errors import ModuleError, NoPackageError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
-from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.request import PackageRequest, kept_words, name_of, project, words_of
+from sifmod.image.packages.image_python import Distribution, ImagePython
+from sifmod.image.packages.request import PackageRequest, kept_words, name_of, path_of, project, words_of
 from sifmod.image.packages.resolve import Resolved, TorchIndex, followed, resolve, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
@@ -65,7 +66,8 @@ def make_layer(
     tree = reporter.tree(site)
     with layers_lock(layers, module, tree) as held:
         before = live_layer(layers, module, change.name, image)
-        if _is_empty(_wanted(before, change), change):
+        wanted = _wanted(before, change)
+        if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
             withdraw_layer(layers, before, held)
@@ -82,11 +84,6 @@ def make_layer(
         record_layer(layers, layer, before, tree, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
-
-
-def _is_empty(wanted: PackageRequest, change: LayerChange) -> bool:
-    """Whether the layer would hold nothing after the change."""
-    return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
 
 
 def _made(
@@ -116,7 +113,7 @@ def _made(
         inside.check_seen(tuple(map(project, wanted.editable)))
         index = torch_index(python, site.package_indexes)
         resolved, places = _resolved(wanted, change, before, projects, index)
-        if _changes_nothing(change, before, resolved) and (held := already(change.add, python, resolved)):
+        if _changes_nothing(change, before, resolved) and (held := _already(change.add, python, resolved)):
             reporter.say(f"{', '.join(f'{one.name} {one.version}' for one in held)}: already in the image")
             return None
         if linked := ", ".join(sorted(index.names & resolved.added.keys())):
@@ -147,6 +144,26 @@ def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolv
         return not resolved.added
     named = set(map(name_of, before.requirements)) & set(map(name_of, change.add.requirements))
     return not named and dict(before.added) == dict(resolved.added) and not verify_layer(before)
+
+
+def _already(wanted: PackageRequest, python: ImagePython, resolved: Resolved) -> tuple[Distribution, ...]:
+    """The image's distributions, if they are all that was requested; () if a layer must add or keep something.
+
+    A requirement that names a version goes into a layer, unless the image's package is protected and stays anyway.
+    """
+    if wanted.unnamed or wanted.editable or wanted.constraints is not None or wanted.digests:
+        return ()
+    found = tuple(_held(wanted, python, resolved))
+    return found if len(found) == len(wanted.requirements) else ()
+
+
+def _held(wanted: PackageRequest, python: ImagePython, resolved: Resolved) -> Iterator[Distribution]:
+    for text in wanted.requirements:
+        asked, name = Requirement(text), name_of(text)
+        own = python.distributions.get(name)
+        plain = path_of(text) is None and not (asked.url or asked.extras or asked.marker)
+        if own and plain and name not in resolved.added and (name in python.protected or not asked.specifier):
+            yield own
 
 
 def _program(installation: Installation, site: Site) -> Program | None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import SERVER, Ended, serving
@@ -26,7 +25,7 @@ for name in [name for name in os.environ if name.startswith(("UV_", "PIP_")) and
 """
 
 
-class Inside:
+class Inside(ExitStack):
     """Runs commands in a container, started by the module's wrapper, so that the environment is the module's own.
 
     The container starts with `start` or the first command, and ends with `end`, on exit, or before an exception
@@ -36,19 +35,11 @@ class Inside:
     target = LAYER_TARGET
 
     def __init__(self, wrapper: Path, directory: Path, visible: tuple[str, ...] = ()) -> None:
+        super().__init__()
         self.directory = directory  # of the host, mounted at `target` inside, writable
         self._wrapper = wrapper
         self._visible = visible  # other host paths that must exist inside
-        self._held = ExitStack()
         self._run: Callable[..., Ended] | None = None
-
-    def __enter__(self) -> "Inside":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.__exit__(kind, error, trace)
 
     def start(self) -> Callable[..., Ended]:
         """Start the container without waiting for it, unless it runs; returns a function that runs a command."""
@@ -56,12 +47,12 @@ class Inside:
             environment = self._environment()
             kept = ",".join(name for name in environment if name.startswith("UV_"))
             args = (str(self._wrapper), "-I", "-c", _CLEAN + SERVER, kept)
-            self._run = self._held.enter_context(serving(args, cwd=self.directory, env=environment))
+            self._run = self.enter_context(serving(args, cwd=self.directory, env=environment))
         return self._run
 
     def end(self) -> None:
         """End the container, and what commands left running in it."""
-        self._held.close()
+        self.close()
         self._run = None
 
     def python(self, *words: str) -> Ended:

@@ -6,13 +6,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_commands
 from sifmod.actions.lock import LockedModule
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.module.quote import shell
@@ -20,9 +21,6 @@ from sifmod.tree.durable import READ_ONLY, regular
 from sifmod.tree.layer import IMAGE, LOCK, Layer, Layers, all_layers, image_key, layers_lock, live_layer, publish_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation
-
-if TYPE_CHECKING:
-    from sifmod.config.site import Site
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
@@ -66,14 +64,12 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 
 
 def bring_layers(
-    installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: "Site", reporter: Reporter
+    installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: Site, reporter: Reporter
 ) -> None:
     """Give a module the layers that its lock names, copied from the same module in `trees`.
 
     Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """
-    from sifmod.actions.changing_prefix import changing_prefix, for_layers
-
     layout = Layout(site.prefix)
     layers, module, key = (
         Layers(layout.prefix / "layers", layout.prefix),

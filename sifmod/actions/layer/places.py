@@ -1,34 +1,37 @@
-"""The places of layers: find them, choose their directory, remove them."""
+"""The places of layers: find them, also those that an install leaves, choose their directory, remove them."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from sifmod.actions.log import record_layer
-from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.errors import InstallError, ModuleError, OptionError, ViewError
+from sifmod.errors import ModuleError, OptionError, ViewError
 from sifmod.module.quote import shell
+from sifmod.result import Described, PathText
 from sifmod.tree.layer import (
-    LIVE,
-    LOCK,
+    DEFAULT,
     Layer,
     Layers,
     all_layers,
-    layers_lock,
-    withdraw_layer,
 )
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life, retirement, today
-from sifmod.tree.locking import Tree
 from sifmod.tree.receipt import Installation, live, live_modules, live_number
 
 if TYPE_CHECKING:
     from sifmod.config.site import Site
+
+
+class OutgoingLayer(NamedTuple):
+    """A layer of this user's, made for an image that an install replaces, or may replace."""
+
+    module: ModuleName
+    layer: Annotated[str, Described("name of the layer")]
+    path: PathText
+    command: Annotated[str, Described("command that makes the layer for the new image, after the install")]
+    certain: Annotated[bool, Described("whether the new image is surely another one")]
 
 
 def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout, ...]:
@@ -64,12 +67,6 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     if found.image is None:
         raise ViewError(module, found.modules)
     return found
-
-
-def behind(module: ModuleName, trees: tuple[Layout, ...]) -> str:
-    """A note that other trees have this module too, which that of the first tree hides; "" if none has it."""
-    places = [str(tree.prefix) for tree in trees if live_number(tree, module) is not None]
-    return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has this module too" if places[1:] else ""
 
 
 def also_in(module: ModuleName, site: "Site") -> tuple[Path, ...]:
@@ -120,43 +117,35 @@ def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
 
-def retired_notice(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
-    """The retirement notice of a module in these trees, even after its removal, and its successor.
-
-    Both are "" for a module that is not retired.
-    """
-    for tree in trees:
-        with suppress(InstallError):
-            one = read_life(tree, module.name).of(module.version)
-            if one.retired or (one.refused_from and one.refused_from <= today()):
-                follows = one.retired.successor if one.retired else ""
-                step = f"; `sifmod add {module} --onto {follows}` rebuilds its layer there" if follows else ""
-                return f"{retirement(module, one)}{step}", follows
-    return "", ""
-
-
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
     """Every live layer visible to the modules of these trees."""
     for place in searched(trees, environ):
         yield from all_layers(place)
 
 
-def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
-    """A note if this layer hides another one of its name for its module, or is hidden by it; "" otherwise."""
-    top = layer.top
-    live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
-    there = [place for place in searched((tree,), environ) if os.path.exists(place / live)]  # noqa: PTH110 (closed)
-    if top not in there:  # it is used with SIFMOD_LAYERS, and comes first then
-        return ""
-    if there[0] != top:
-        return f"warning: the layer {layer.name} in {there[0]} comes first, so this one is not used; see --layer"
-    return f"this layer is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
+def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
+    """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown)."""
+    if before.image is None or digest == before.image_sha256:
+        return ()
+    module, own = before.module, layers_for(before, None, before.prefix, environ).prefix
+    found = (
+        layer
+        for place in searched(layouts((Layout(before.prefix),), environ), environ)
+        for layer in all_layers(place, module)
+        if layer.image == before.image_sha256
+    )
+    rows = []
+    for layer in found:
+        more = "" if layer.name == DEFAULT else f" --layer {layer.name}"
+        more += "" if layer.top == own else f" --dir {shell(str(layer.top))}"
+        command = f"sifmod add {module_words(before, environ)} --onto {module}{more}"
+        rows.append(OutgoingLayer(module, layer.name, layer.root, command, digest is not None))
+    return tuple(rows)
 
 
-def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
-    """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
-    top = layer.top
-    layers = Layers(top, top.parent)
-    with layers_lock(layers, layer.module, tree) as held:
-        withdraw_layer(layers, layer, held)
-        record_layer(layers, None, layer, tree, reporter)
+def layer_warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
+    """A warning for each layer, on one line."""
+    for one in layers:
+        gets = "gets" if one.certain else "may get"
+        text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"
+        yield f"warning: {text}; afterwards run `{one.command}` to rebuild the layer"

@@ -10,22 +10,19 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
-from sifmod.actions.stack.applying import ApplyContext, ModuleEnded, NotTried, Outcome
+from sifmod.actions.stack.applying import ApplyContext, Line, ModuleEnded, NotTried, Outcome, write_line
 from sifmod.actions.stack.fetches import Fetches, fetches
 from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
 from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes, with_earlier
 from sifmod.actions.stack.record import change_record
-from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack, to_do
-from sifmod.actions.stack.step_log import Line, write_line
+from sifmod.actions.stack.stack_plan import Planned, StackOptions, StackPlan, only, plan_stack, read_stack, to_do
 from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
-from sifmod.actions.stack.watch import JobsStand, JobWatch, Tested
+from sifmod.actions.stack.watch import JobsStand, JobWatch, StackTest
 from sifmod.actions.workers import FinishedEvent, ProgressEvent, TextEvent
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.generation import tidy
-from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Applied, Submission
 
@@ -85,7 +82,7 @@ class StackOutcome:
     held: Mapping[int, HeldError]  # found to be held during the install
     failed: Mapping[int, SifmodError]
     submitted: Submitted | None = None
-    tests: tuple[Tested, ...] = ()
+    tests: tuple[StackTest, ...] = ()
     later: tuple[str, ...] = ()  # modules whose life is decided when the jobs end
 
 
@@ -122,7 +119,9 @@ class _Apply:
     def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
         """Remove files of dead runs, then apply; `differing` settings are the hint if a lock does not match."""
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
-        _clean_up(planned.layout, site, reporter)
+        if os.access(planned.layout.prefix, os.W_OK):
+            with site_umask(site):
+                tidy(reporter.tree(site))  # leftovers on this node would make every module look changed
         whole = plan_stack(planned)
         plan = only(whole, self.run.options.only)
         if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
@@ -134,7 +133,7 @@ class _Apply:
         decided = None if self.run.options.only else lifecycle_changes(plan)
         self.tell(Preview(plan, decided, needed, site.prefix))
         applying = ApplyContext(plan, needed.shared if needed else {}, reporter.command)
-        submitted, tests = None, tuple[Tested, ...]()
+        submitted, tests = None, tuple[StackTest, ...]()
         if jobs := self.run.jobs:
             jobs = jobs._replace(together=needed.together) if needed else jobs
             found = submit_stack(plan, jobs, site, reporter.tree(site))
@@ -176,7 +175,7 @@ class _Apply:
                     why = error.strerror or error
                     self.reporter.warn_once("the logs", f"the log of {step} cannot be written: {why}")
 
-    def _wait(self, jobs: tuple[Submission, ...], applying: ApplyContext) -> tuple[Tested, ...]:
+    def _wait(self, jobs: tuple[Submission, ...], applying: ApplyContext) -> tuple[StackTest, ...]:
         """Wait for jobs, so that `applying` has the outcomes of their modules."""
         watch = JobWatch(applying, jobs)
         try:
@@ -224,13 +223,6 @@ class _Apply:
             if stale:
                 refresh_spider_cache(plan.layout, site, reporter)
         return decided
-
-
-def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
-    """Remove leftovers of dead runs on this node, which would make every module look changed."""
-    if os.access(layout.prefix, os.W_OK):
-        with site_umask(site):
-            tidy(reporter.tree(site))
 
 
 def _write_down(

@@ -1,24 +1,44 @@
-"""A running apply: workers install its modules; a failure stops only those whose image could not be fetched."""
+"""A running apply: workers install its modules; a failure stops only those whose image could not be fetched.
 
+The log of a module has one line of JSON per message of an apply, with the time.
+"""
+
+import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.install import install_with_layers
+from sifmod.actions.slurm import this_element
 from sifmod.actions.stack.stack_plan import StackPlan, Step
-from sifmod.actions.stack.step_log import Line
 from sifmod.actions.workers import Event, FinishedEvent, SendEvent, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
 from sifmod.errors import HeldError, SifmodError, with_code
 from sifmod.image.settings import SharedBlobs
-from sifmod.tree.durable import reported
+from sifmod.tree.durable import read, reported
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import to_append
 from sifmod.tree.partial import open_partial
 
+What = Literal["said", "installed", "unchanged", "held", "failed"]
 FETCH = 10  # the exit code of what could not be fetched
+
+
+class Line(NamedTuple):
+    """A log entry of a module; every kind but `said` ends its apply."""
+
+    what: What
+    text: str = ""  # for people
+    generation: int = 0
+    exit_code: int = 0
+    job: str = ""  # the element that wrote it, such as 12_3; "" outside of jobs
 
 
 class Outcome(NamedTuple):
@@ -61,10 +81,10 @@ class ApplyContext:
         todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
         self._keys = {number: one.image for number, one in todo.items()}
         self._beside = _words_of_images(plan)
-        self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
         self._views = deque(number for number, one in todo.items() if one.view)
-        self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
-        self._fetching: set[str] = set()
+        self._waiting = [number for number, one in todo.items() if not one.view]
+        self._fetching: dict[str, int] = {}  # images, and the modules that fetch them
+        self._there = {""}  # images that no module has to fetch
         self._at_once = 1  # images that are fetched at the same time, at most
         self.outcomes: dict[int, Outcome] = {}
         self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
@@ -73,7 +93,7 @@ class ApplyContext:
 
     def run(self, jobs: int) -> Iterator[Event | NotTried]:
         """Run the installs and yield their events; `outcomes` and `failed` are complete at the end."""
-        self._at_once = max(1, min(jobs, len(self._wanting)))
+        self._at_once = max(1, min(jobs, len({*self._keys.values()} - self._there)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
                 open_partial(self._blobs, self.plan.layout.prefix)
@@ -101,45 +121,38 @@ class ApplyContext:
         done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 
-    def _leads(self, number: int) -> bool:
-        """Whether this module need not wait for another one that fetches the same image."""
-        key = self._keys[number]
-        if key:
-            self._wanting.setdefault(key, []).append(number)
-        return not key or self._wanting[key][0] == number
-
     def _startable(self) -> list[int]:
         """The modules that can begin, which then count as begun."""
         found = []
         for number in self._waiting:
             key = self._keys[number]
             layers = self._shared.get(key, frozenset())
-            if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
+            common = (layers & self._shared.get(other, frozenset()) for other in self._fetching)
+            if key in self._fetching or any(common):
                 continue
             found.append(number)
-            self._fetching |= {key} - {""}
+            if key not in self._there:
+                self._fetching[key] = number
         self._waiting = [number for number in self._waiting if number not in found]
         return found
 
     def _finished(self, event: FinishedEvent) -> list[int]:
         """Record the outcome of a task; returns the modules that can start now."""
-        key = self._keys[event.task]
-        followers = []
-        if key in self._fetching and self._wanting[key][0] == event.task:
-            followers = self._wanting[key][1:]
-            self._fetching.discard(key)
+        key, error = self._keys[event.task], event.error
+        if fetched := self._fetching.get(key) == event.task:
+            del self._fetching[key]
+            self._there.add(key)
             self._forget(key)
-        if event.error is None:
+        if error is None:
             self.outcomes[event.task] = event.result
-            return followers + self._startable()
-        if isinstance(event.error, HeldError):
-            self.held[event.task] = event.error
-            return followers + self._startable()
-        self.failed[event.task] = event.error
-        if event.error.exit_code != FETCH:
-            return followers + self._startable()
-        why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
-        self.failed |= {task: with_code(why, "", FETCH) for task in followers}
+        elif isinstance(error, HeldError):
+            self.held[event.task] = error
+        else:
+            self.failed[event.task] = error
+            if fetched and error.exit_code == FETCH:
+                why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
+                self.failed |= {task: with_code(why, "", FETCH) for task in self._waiting if self._keys[task] == key}
+                self._waiting = [task for task in self._waiting if task not in self.failed]
         return self._startable()
 
     def _forget(self, key: str) -> None:
@@ -180,3 +193,36 @@ def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
     share = None if settings.memory is None else settings.memory // images
     processors = max(1, settings.processors // images)
     return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded
+
+
+def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
+    """The log file of a module in a stack."""
+    return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
+
+
+def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
+    """Append a line to a module's log of this stack, with the element that this process is. Raises OSError."""
+    path = log_of(layout, stack, step)
+    fields = line._replace(job=this_element())._asdict()
+    data = json.dumps({"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **fields}, ensure_ascii=False)
+    with (
+        to_append(path, layout.prefix) as (descriptor, _, _),
+        open(descriptor, "a", encoding="utf-8", errors="replace", closefd=False) as file,
+    ):
+        file.write(f"{data}\n")
+
+
+def last_end(layout: Layout, stack: Stack, step: Step, job: str) -> Line | None:
+    """How the last apply of a module by this element ended; None if its log does not say so or cannot be read."""
+    try:
+        text = read(log_of(layout, stack, step), top=layout.prefix).decode(errors="replace")
+    except OSError:
+        return None
+    found = None
+    for row in text.splitlines():
+        with suppress(ValueError, TypeError, RecursionError):  # other users may write to the log
+            line = Line(**{name: value for name, value in json.loads(row).items() if name in Line._fields})
+            typed = type(line.text) is str and type(line.generation) is int and type(line.exit_code) is int
+            if typed and line.job == job and line.what in get_args(What) and line.what != "said":
+                found = line
+    return found

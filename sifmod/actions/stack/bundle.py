@@ -12,17 +12,16 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple
 
+from sifmod import __version__
 from sifmod.actions.author.new_file import check_not_of_others
 from sifmod.actions.lock import lock_beside, read_lock
-from sifmod.actions.stack.bundle_items import HEAD, NAME, Item, items
-from sifmod.actions.stack.own_wheels import write_own_wheels
-from sifmod.actions.stack.settings import deciding_settings
-from sifmod.actions.stack.stack_options import Planned
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.bundle_items import HEAD, NAME, Head, Item, Own, deciding_settings, items
+from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
+from sifmod.actions.stack.stack_plan import Planned, plan_stack
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
@@ -44,8 +43,8 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
     """Write the bundle of an installed and locked stack; returns its bytes. Continues an interrupted run.
 
     The images whose digests are in the text `without` stay out. Raises OptionError for a name that no bundle's stack
-    has, the error of a module that `apply --locked` would refuse, and what `items`, `deciding_settings`, `own_wheels`
-    and `write_bundle` raise.
+    has, the error of a module that `apply --locked` would refuse, and what `items`, `deciding_settings`,
+    `write_own_wheels` and `write_bundle` raise.
     """
     stack, site = planned.stack, planned.site
     if not NAME.fullmatch(stack.name):
@@ -53,10 +52,13 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
         raise OptionError(f"{stack.name!r} cannot be the name of a bundle's stack", hint)
     lock = read_lock(lock_beside(stack.path))
     decided = deciding_settings(site, lock, stack.path.parent, os.environ)
+    head = Head(stack.name, Own(__version__, own_digest()), *decided)
     if wrong := next((step.error for step in plan_stack(planned._replace(lock=lock)).steps if step.error), None):
         raise wrong
-    with own_wheels(wanted=wheels) as built:
-        found = tuple(items(stack, site.site, built, without, decided))
+    with scratch_directory() if wheels else nullcontext() as built:
+        if built:
+            write_own_wheels(built)
+        found = tuple(items(head, stack, site.site, built, without))
         write_bundle(output, iter(found), progress)
         return sum(item.size for item in found)
 
@@ -183,14 +185,3 @@ def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Pro
         )
     if done != item.size or source.read(1):
         raise ImageError(f"{item.name} has changed while it was read", "repeat the command")
-
-
-@contextmanager
-def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
-    """A directory with wheels of sifmod and its dependencies; None if not `wanted`. Raises what making them raises."""
-    if not wanted:
-        yield None
-        return
-    with scratch_directory() as place:
-        write_own_wheels(place)
-        yield place

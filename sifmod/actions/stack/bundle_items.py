@@ -1,4 +1,4 @@
-"""The content of a bundle: its files, from where they are, and their paths in it.
+"""The content of a bundle: its files, from where they are, and their paths in it; the settings that its modules need.
 
 Others may be able to write into the tree: its layers and images are opened through no link there.
 """
@@ -11,15 +11,20 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
-from sifmod import __version__
 from sifmod.actions.layer.locked_layers import check_packed
 from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
-from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
-from sifmod.actions.stack.own_wheels import own_digest
-from sifmod.actions.stack.settings import DecidingSettings
+from sifmod.actions.lock import Lock, LockedModule, files_of, lock_beside, read_lock
+from sifmod.config.expand import names_in
+from sifmod.config.find import SUFFIXES, shipped
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
-from sifmod.config.site import Site
-from sifmod.config.stack import Stack
+from sifmod.config.prefix import settings_directories
+from sifmod.config.redact import has_login, is_secret, secret_parameter
+from sifmod.config.site import DECIDING, Site
+from sifmod.config.stack import Stack, bounds
+from sifmod.config.yaml.node import Node, Number
+from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import plain
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.result import in_json
@@ -37,6 +42,24 @@ IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
 _OTHERS = ("images/", "settings/", "wheels/")  # not the stack's own directories
 _DIGEST = re.compile("[0-9a-f]{64}")
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # of a bundle's stack, a directory in any tree
+_VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
+_ENVIRONMENTS = ("env", "host_env", "default_env", "runscript_env")
+_PLAIN = re.compile("(?i)|true|false|yes|no|on|off|[0-9]+|0x[0-9a-f]+|/.*")  # TOKENIZERS_PARALLELISM and the like
+_OF_THE_USER = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "PATH",
+    "SHELL",
+    "LANG",
+    "BASH_ENV",
+    "ENV",
+)  # and XDG variables: they have the same meaning on each machine
+_HINT = (
+    "write the value into the easyconfig, or keep it out of the source: put logins into docker's configuration or "
+    ".netrc"
+)
 
 
 class Own(NamedTuple):
@@ -82,19 +105,22 @@ def _data(name: str, data: bytes) -> Item:
     return Item(name, data, len(data))
 
 
+def _number(value: Number) -> float:
+    return float(value.text) if "." in value.text else int(value.text)
+
+
 def _file(name: str, path: Path) -> Item:
     return Item(name, path, path.stat().st_size)
 
 
-def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: DecidingSettings) -> Iterator[Item]:
+def items(head: Head, stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator[Item]:
     """The files of the bundle of a locked stack, without the images whose digests are in `there`.
 
     Raises OptionError if there is no lock, InstallError if a file differs from the lock, an image is gone, or a file of
     the stack has a name that the bundle needs.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
-    head = Head(stack.name, Own(__version__, own_digest()), *decided)
-    yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
+    yield _data(HEAD, (json.dumps(in_json(head), default=_number) + "\n").encode())
     included = {Path(seen.path) for seen in stack.inputs if seen.path.startswith("/")} - {stack.path}
     files = {str(path.relative_to(stack.path.parent)): path for path in sorted(included)}
     files |= {name: path for name, path in sorted(files_of(lock, site.robot_paths).items()) if path != stack.path}
@@ -172,3 +198,98 @@ def _locked_files(layer: Layer, prefix: Path, digest: str, whole: str) -> tuple[
     scripts = (_data(f"{place}/bin/{name}", command(name, layer.name).encode()) for name in commands)
     beside = (_data(f"{place}/{RECEIPT}", receipt), _data(f"{place}/{LAYER_LOCK}", lock))
     return (*beside, *scripts, Item(f"{place}/{LAYER}", image, size, digest, prefix))
+
+
+def deciding_settings(
+    site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings and variables that decide about the modules of a lock.
+
+    The settings by key, and `site`; then the variables that easyconfigs use, with their values.
+
+    Raises InstallError for a variable that may hold a secret or whose value is no path, host or repository, and for a
+    site file that other machines would not find.
+    """
+    settings = {key: plain(node) for key, node in site.said.entries.items()}
+    for key in ("env", "host_env", "runscript_env"):
+        for name, value in getattr(site.site, key):
+            _refuse_secret(f"{key} of the site or the settings", name, value)
+    for word, path in files_of(lock, site.site.robot_paths).items():
+        if path.suffix in SUFFIXES:
+            for name, value in _values(load_yaml(path, bounds()).node):
+                _refuse_secret(word, name, value)
+    found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
+    syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
+    settings |= {**found, "module_syntax": syntax, "site": _site(Path(site.file), directory, environ)}
+    return settings, dict(sorted(_variables(lock, site.site.robot_paths, environ)))
+
+
+def is_taken(name: str) -> bool:
+    """Whether a bundle may set this variable: not one that programs use, and not a secret."""
+    known = ("XDG_", "SLURM_", "SIFMOD_", "LD_", "PYTHON", "APPTAINER", "SINGULARITY", "LC_", "GIT_", "SSL_")
+    return not (name in _OF_THE_USER or name.startswith(known) or is_secret(name))
+
+
+def _values(node: Node) -> Iterator[tuple[str, str]]:
+    """The variables that a file of the lock sets, in each variant and recipe, with their values."""
+    for key, inner in node.entries.items():
+        if key in _ENVIRONMENTS:
+            yield from ((name, value.text) for name, value in inner.entries.items())
+        else:
+            yield from _values(inner)
+    for inner in node.items:
+        yield from _values(inner)
+
+
+def _refuse_secret(where: str, name: str, value: str) -> None:
+    secret = is_secret(name) and not _PLAIN.fullmatch(value)
+    if secret or has_login(value) or secret_parameter(value):
+        problem = f"{where} sets {name}, which a bundle must not contain"
+        why = "its name looks like a secret" if secret else "its value has a login or token"
+        hint = "set it where the module is used, because others can read bundles and modules"
+        raise InstallError(f"{problem}: {why}", hint)
+
+
+def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
+    known = [places / "sites" for places in (*settings_directories(environ), shipped())]
+    if file.parent in known:
+        return file.stem
+    if file.is_relative_to(directory):
+        return f"${{SIFMOD_BUNDLE}}/{file.relative_to(directory)}"
+    raise InstallError(
+        f"the site file {file} is neither beside the stack nor in `sites/` of a settings directory",
+        "move it beside the stack",
+    )
+
+
+def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for word, path in files_of(lock, robot_paths).items():
+        text = path.read_text("utf-8", "replace")
+        for name in dict.fromkeys(names_in(text)):
+            value = environ.get(name, "")
+            if not value and is_taken(name):
+                yield name, ""  # its default applies there too, whatever the environment
+            if not value or not (is_taken(name) or is_secret(name)):
+                continue
+            inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
+            if is_secret(name):
+                why = "its name looks like a secret"
+            elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
+                why = "it is used in the login or query of a URL"
+            elif not _VALUE.fullmatch(value) or re.search("//[^/]*@", value):
+                why = "its value is not a path, host or repository"
+            else:
+                yield name, value
+                continue
+            raise InstallError(f"{word} uses the variable {name}, which a bundle cannot include: {why}", _HINT)
+
+
+def differing(its: LoadedSite, local: LoadedSite) -> tuple[str, ...]:
+    """The differing settings, each with the bundle's and the local value."""
+    pairs = ((key, _value(its, key), _value(local, key)) for key in DECIDING)
+    return tuple(f"{key}: {ours} in the bundle, {here} here" for key, ours, here in pairs if ours != here)
+
+
+def _value(site: LoadedSite, key: str) -> str:
+    value = getattr(site.site, key)
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "(none)"

@@ -14,8 +14,7 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.layer.locked_layers import check_packed, own_layers
 from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.stack_plan import Planned, StackOptions, plan_stack, read_stack
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
@@ -91,16 +90,11 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
     """
     planned = read_stack(file, options)
     modules = () if forget else write_lock(planned, path, planned.stack.path.parent)
-    prefix = planned.layout.prefix
-    if kept := forget or os.access(prefix, os.W_OK):
-        keep_images(planned.stack, images_of(modules), planned.site.site, reporter)
-    return StackLock(path, planned.stack, prefix, modules, kept)
-
-
-def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:
-    """Keep exactly these images for the stack's lock. Raises LockError, InstallError, PermissionsError."""
+    stack, layout = planned.stack, planned.layout
 
     def applied(before: Applied | None) -> Applied:
-        return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images)
+        return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images_of(modules))
 
-    change_record(Layout(site.prefix), stack.name, applied, site, reporter)
+    if kept := forget or os.access(layout.prefix, os.W_OK):
+        change_record(layout, stack.name, applied, planned.site.site, reporter)
+    return StackLock(path, stack, layout.prefix, modules, kept)

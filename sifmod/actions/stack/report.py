@@ -4,11 +4,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from sifmod.actions.layer.outgoing import OutgoingLayer
+from sifmod.actions.layer.places import OutgoingLayer
 from sifmod.actions.stack.apply import StackOutcome
 from sifmod.actions.stack.fetches import Fetches
 from sifmod.actions.stack.lifecycle import LifecycleChanges
 from sifmod.actions.stack.stack_plan import StackPlan, Step
+from sifmod.actions.stack.watch import StackTest
 from sifmod.config.name import ModuleName
 from sifmod.errors import Error, as_result
 from sifmod.result import Beside, Described, Easyconfig, IfAny, Number, Variant
@@ -37,14 +38,6 @@ class StackJob(NamedTuple):
     job: Annotated[str, Described("number of the job array")]
     what: Literal["apply", "test"]
     names: Annotated[tuple[ModuleName, ...], Described("modules that the job is for")]
-
-
-class StackTest(NamedTuple):
-    """How a test by a job has ended."""
-
-    names: Annotated[tuple[ModuleName, ...], Described("the module, or several that share an element")]
-    passed: bool
-    log: Annotated[Path, Described("path of the log, which exists if the test has not passed")]
 
 
 class LifeChange(NamedTuple):
@@ -83,7 +76,7 @@ def report(made: StackPlan, decided: LifecycleChanges | None, outcome: StackOutc
         jobs=tuple(StackJob(job.job, job.what, tuple(chain(*job.elements))) for job in submitted.jobs)
         if submitted
         else None,
-        tests=tuple(StackTest(*one) for one in outcome.tests) if outcome and submitted else None,
+        tests=outcome.tests if outcome and submitted else None,
     )
 
 

@@ -1,30 +1,30 @@
-"""stack plan: the changes that would make a tree match a stack, and the reasons."""
+"""stack plan: a stack with its options, the changes that would make a tree match it, and the reasons."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import check_installed_from, compare, outgoing_layers
 from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
-from sifmod.actions.install.look import words_of
-from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged, installed_by
+from sifmod.actions.install.install_easyconfigs import InstallOptions, find_unchanged, installed_by
+from sifmod.actions.install.sanity_check import words_of
 from sifmod.actions.layer.locked_layers import check_layers, layers_match
-from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.stack.stack_options import Given, Planned
-from sifmod.actions.start import resolve
+from sifmod.actions.layer.places import OutgoingLayer
+from sifmod.actions.lock import Lock, lock_beside, read_lock
+from sifmod.actions.start import layout_at, resolve, site_in_force
 from sifmod.actions.workers import in_order
 from sifmod.config.input import OWN_FILES, HostFacts
-from sifmod.config.load_site import Sites
+from sifmod.config.load_site import LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
-from sifmod.config.stack import Member, Stack
+from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
 from sifmod.tree.history import last_live
@@ -34,6 +34,47 @@ from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
+
+Given = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """The options of the command line for a stack."""
+
+    site: Given = field(default_factory=dict)  # options by key of the site (option.KEYS)
+    install: InstallOptions = field(default_factory=InstallOptions)
+    locked: bool = False  # every module must match the lock beside the stack's file
+    only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
+    jobs: int | None = None  # modules at the same time; None: as many as processors
+    whole: bool = False  # the stack is a bundle's, which may only name files below its directory
+
+
+class Planned(NamedTuple):
+    """A stack, and the options for all of its modules."""
+
+    stack: Stack
+    layout: Layout
+    site: LoadedSite  # of a member that names none
+    given: Given  # options of the command line by key of the site
+    options: InstallOptions  # of the command line, without those that decide what is installed
+    lock: Lock | None = None  # which every module must match
+    redecide: bool = False  # everything is decided again, though a receipt says that nothing has changed
+    jobs: int = 1  # how many are installed at the same time
+
+
+def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
+    """A stack, or the one in this file, with its options.
+
+    Raises the errors of `load_stack`, PermissionsError; OptionError, also for a lock that cannot be read.
+    """
+    site = site_in_force(options.site)
+    found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack
+    layout = layout_at(site.site.prefix)
+    lock = read_lock(lock_beside(found.path)) if options.locked else None
+    jobs = options.jobs or fetch_settings(site.site).processors
+    return Planned(found, layout, site, options.site, options.install, lock, jobs=jobs)
+
 
 # new, installed, to be installed again, held after a rollback, retired and removed, error
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
@@ -97,9 +138,10 @@ def plan_stack(planned: Planned) -> StackPlan:
     around, sites, members = HostFacts(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     before = read_applied(planned.layout, planned.stack.name)
-    ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
+    names, decided = decided_names(planned.layout), before.decided if before else ()
     pairs = zip(members, found, strict=True)  # a worker's steps bring copies of their member
-    steps = [ended.of(step._replace(member=member)) for member, some in pairs for step in some]
+    there = (step._replace(member=member) for member, some in pairs for step in some)
+    steps = [_unless_ended(step, planned.layout, names, decided) for step in there]
     modules = ((step.module, step) for step in steps if step.module and not step.error)
     refuse_twice(
         modules,
@@ -115,27 +157,22 @@ def plan_stack(planned: Planned) -> StackPlan:
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
 
 
-class _Ended:
-    """Marks new modules that stay uninstalled because they were retired and then removed."""
+def _unless_ended(step: Step, layout: Layout, names: Collection[str], decided: Collection[str]) -> Step:
+    """The step, marked if its module stays uninstalled because it was retired and then removed.
 
-    def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
-        self._layout, self._decided = layout, decided  # by this stack
-        self._names = decided_names(layout)
-
-    def of(self, step: Step) -> Step:
-        module, entry = step.module, step.member.entry
-        if step.mark != " " or module is None or module.name not in self._names:
-            return step
-        ours = {str(module), f"{module} retired", f"{module} deprecated"} & self._decided
-        if ours and not (entry.retired or entry.deprecated):
-            return step  # the stack reinstates it
-        day = read_life(self._layout, module.name).of(module.version).refused_from
-        if day is None or day > today():
-            return step
-        why = (
-            f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
-        )
-        return step._replace(mark="E", why=(why,), todo=None)
+    `names` are those with decisions, `decided` what this stack decided.
+    """
+    module, entry = step.module, step.member.entry
+    if step.mark != " " or module is None or module.name not in names:
+        return step
+    ours = {str(module), f"{module} retired", f"{module} deprecated"}.intersection(decided)
+    if ours and not (entry.retired or entry.deprecated):
+        return step  # the stack reinstates it
+    day = read_life(layout, module.name).of(module.version).refused_from
+    if day is None or day > today():
+        return step
+    why = f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
+    return step._replace(mark="E", why=(why,), todo=None)
 
 
 def _of_member(member: Member, planned: Planned, around: HostFacts, sites: Sites) -> list[Step]:

@@ -18,10 +18,9 @@ from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import copy_checked
-from sifmod.actions.stack.bundle_items import HEAD, IMAGE, IMAGES, LOCK, NAME, Head, Item
+from sifmod.actions.stack.bundle_items import HEAD, IMAGE, IMAGES, LOCK, NAME, Head, Item, differing, is_taken
 from sifmod.actions.stack.own_wheels import own_digest
-from sifmod.actions.stack.settings import differing, is_taken
-from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.stack.stack_plan import StackOptions
 from sifmod.actions.start import site_in_force
 from sifmod.config.find import SUFFIXES
 from sifmod.config.limits import NotReadError, bound, check_json, limits
@@ -45,21 +44,13 @@ _NAME = 1000  # longest name in messages
 _MAKE = "create one with `sifmod stack bundle`"
 
 
-class Unbundled(NamedTuple):
-    """A bundle that was copied into a tree."""
-
-    place: Path  # the directory of its stack
-    variables: Mapping[str, str]  # variables that its easyconfigs use
-    # the version of the sifmod that wrote it, if its files differ from this one's; "" if they are the same
-    made_by: str
-
-
 class OpenBundle(NamedTuple):
     """The stack of a bundle whose images are in the store."""
 
     file: Path
     options: StackOptions  # with these the stack installs exactly what the bundle holds
-    made_by: str  # as of Unbundled
+    # the version of the sifmod that wrote it, if its files differ from this one's; "" if they are the same
+    made_by: str
     differing: tuple[str, ...]  # settings that differ on this machine
     local: bool  # this machine's settings apply, not those of the bundle
 
@@ -71,22 +62,25 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
     Raises the errors of `unbundle` and `site_in_force`.
     """
     site = site_in_force(options.site)
-    found = unbundle(bundle, site.site, reporter)
+    place, head = unbundle(bundle, site.site, reporter)
     given = dict(options.site)
-    if (robot := found.place / "robot").is_dir():
+    if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
-    variables = bundle_variables(found.variables, os.environ)
-    with variables_set(variables | {BUNDLE: str(found.place)}):
+    variables = bundle_variables(head.variables, os.environ)
+    with variables_set(variables | {BUNDLE: str(place)}):
         differ = differing(site_in_force(given), site)
         if local:
             del os.environ[BUNDLE]
-        install = replace(options.install, offline=True, stores=(found.place,))  # its layers lie beside the stack
+        install = replace(options.install, offline=True, stores=(place,))  # its layers lie beside the stack
         opened = replace(options, site=given, install=install, locked=True, whole=True)
-        yield OpenBundle(found.place / "stack.yaml", opened, found.made_by, differ, local)
+        made_by = "" if head.sifmod.sha256 == own_digest() else head.sifmod.version
+        yield OpenBundle(place / "stack.yaml", opened, made_by, differ, local)
 
 
-def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
+def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head]:
     """Copy the missing files and images of a bundle into the tree, and remove what an earlier one of its stack left.
+
+    Returns the directory of its stack, and its head.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError, PermissionsError.
     """
@@ -115,7 +109,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(reporter.tree(site), store, reporter)
-    return Unbundled(place, head.variables, "" if head.sifmod.sha256 == own_digest() else head.sifmod.version)
+    return place, head
 
 
 def _stale(place: Path, files: Mapping[str, str]) -> tuple[str, ...]:
@@ -188,21 +182,21 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle):
-        if name.endswith(f"/{LAYER}") and not _is_there(place / name, size):
-            with store.incoming() as incoming, writing(incoming), opened() as source:
-                with incoming.open("wb") as file:
-                    copy_checked(source, file, Item(name, bundle, size), progress)
-                sync_file(incoming)
-                move(incoming, place / name, place.parents[1])
         found = IMAGE.fullmatch(name)
         image = wanted.get(found[1]) if found else None
-        if image is None or store.find(image.sha256):
+        lacks_layer = name.endswith(f"/{LAYER}") and not _is_there(place / name, size)
+        if not lacks_layer and (image is None or store.find(image.sha256)):
             continue
         with store.incoming() as incoming, writing(incoming), opened() as source:
-            check_space(incoming.parent, size)  # a file with holes can claim any size
+            if image:
+                check_space(incoming.parent, size)  # a file with holes can claim any size
             with incoming.open("wb") as file:
-                copy_checked(source, file, Item(name, bundle, size, image.sha256), progress)
-            store.add(incoming, image.sha256, image.origin, image.source)
+                copy_checked(source, file, Item(name, bundle, size, image.sha256 if image else ""), progress)
+            if image:
+                store.add(incoming, image.sha256, image.origin, image.source)
+            else:
+                sync_file(incoming)
+                move(incoming, place / name, place.parents[1])
 
 
 @contextmanager
@@ -218,10 +212,6 @@ def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     file = archive.extractfile(member)
     assert file is not None  # noqa: S101 (for mypy: it is a file)
     return file
-
-
-def _opened(file: Path) -> IO[bytes]:
-    return file.open("rb")
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
@@ -246,7 +236,8 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
             there = (Path(place, name) for place, _, names in walk(path) for name in names)
             files = sorted(each for each in there if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
-                yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
+                item = Item(str(file.relative_to(path)), file, file.stat().st_size)
+                yield item.name, item.size, item.open
             return
         with open_tar(path) as archive:
             for member in archive:

@@ -5,26 +5,28 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.slurm import LAG, State, accounted, states
-from sifmod.actions.stack.applying import ApplyContext, Outcome
+from sifmod.actions.stack.applying import ApplyContext, Line, Outcome, last_end
 from sifmod.actions.stack.stack_plan import to_do
-from sifmod.actions.stack.step_log import Line, last_end
 from sifmod.config.name import ModuleName
 from sifmod.errors import HeldError, SifmodError, with_code
+from sifmod.result import Described, Named
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Submission
 
 _POLLS = (1.0, 15.0)  # poll intervals in seconds, shortest after a change
 
 
-class Tested(NamedTuple):
-    """The result of testing the modules of one element."""
+class StackTest(NamedTuple):
+    """How a test by a job has ended."""
 
-    modules: tuple[ModuleName, ...]
+    modules: Annotated[
+        tuple[ModuleName, ...], Named("names"), Described("the module, or several that share an element")
+    ]
     passed: bool
-    log: Path
+    log: Annotated[Path, Described("path of the log, which exists if the test has not passed")]
 
 
 class JobsStand(NamedTuple):
@@ -38,7 +40,7 @@ class JobWatch:
     """The running jobs of a stack; `applying` collects the outcome of each module, `tests` the test results."""
 
     def __init__(self, applying: ApplyContext, jobs: Sequence[Submission]) -> None:
-        self.tests: tuple[Tested, ...] = ()
+        self.tests: tuple[StackTest, ...] = ()
         self._plan = applying.plan
         self._jobs = jobs
         self._applying = applying
@@ -141,10 +143,10 @@ class JobWatch:
         ended = state.name if state else "and Slurm does not know how"
         return SifmodError(f"its job {job.job}_{element} ended {ended}{said}", "the same command submits it again")
 
-    def _tested(self, job: Submission, element: int) -> Tested:
+    def _tested(self, job: Submission, element: int) -> StackTest:
         state, log = self._ended.get(f"{job.job}_{element}"), job.log(self._plan.stack.name, element)
         passed = state.name == "COMPLETED" if state else not _is_there(log)
-        return Tested(job.elements[element], passed, log)
+        return StackTest(job.elements[element], passed, log)
 
 
 def _is_there(log: Path) -> bool:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.layer.places import known, layouts_of
-from sifmod.actions.stack.stack_options import StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.stack_plan import StackOptions, plan_stack, read_stack
 from sifmod.actions.start import installed, resolve
 from sifmod.actions.test.test import Step, Tested
 from sifmod.actions.view_modules import loaded_by
