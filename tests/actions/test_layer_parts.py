@@ -656,11 +656,14 @@ def test_a_wheel_without_an_end_takes_little_of_the_disk(tmp_path: Path, monkeyp
     web = Web()
     web.answers["/zzz-1-py3-none-any.whl"] = wheel
     web.start()
-    (tmp_path / "in.txt").write_text(f"zzz @ {web.url('/zzz-1-py3-none-any.whl', '127.0.0.1')}")
+    name, url = "zzz-1-py3-none-any.whl", web.url("/zzz-1-py3-none-any.whl", "127.0.0.1")
+    lines = ('lock-version = "1.0"', 'created-by = "x"', "[[packages]]", 'name = "zzz"', 'version = "1"')
+    file = f'wheels = [{{name = "{name}", url = "{url}", size = 4096, hashes = {{sha256 = "{"a" * 64}"}}}}]'
+    (tmp_path / "pylock.toml").write_text("\n".join((*lines, file)))
     use_limits(Limits(package_size=10 << 20))
     try:
         with pytest.raises(FetchError, match=r"a file of more bytes than 10485760 \(`limits: \{package_size: N\}`"):
-            uv_here(tmp_path).run("pip", "install", "--target", "to", "--no-deps", "-r", "in.txt")
+            print(uv_here(tmp_path).run("pip", "install", "--target", "to", "--no-deps", "-r", "pylock.toml"))
     finally:
         use_limits(Limits())
         web.stop()

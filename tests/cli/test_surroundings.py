@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,20 @@ def test_too_few_open_files_are_told_with_what_to_do(place: Place, images: Image
     assert 0 in found
     assert found - {0} <= {10, 18}
     assert found != {0}
+
+
+def test_a_limit_of_processes_is_told_with_what_to_do(
+    shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser
+) -> None:
+    sif = shutil.copy(images.tiny_sif, shared_tmp / "tiny.sif")
+    words = ("bash", "-c", 'ulimit -u 1; exec "$@"', "sh", *SIFMOD, "fetch", sif, "-o", "other.sif")
+    done = ordinary_user.run(words)
+    assert done.code == 18
+    assert done.stderr.endswith(
+        "error: no further process or thread may be started here\n\nhint: `ulimit -u` shows the limit: raise it\n"
+    )
+    assert "Traceback" not in done.stderr
+    assert not list(ordinary_user.home.glob("*.sif"))
 
 
 @pytest.mark.parametrize("through", ["the store", "a link", "a link of a module"])
