@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sifmod.image.convert.budget import UNLIMITED, Budget, CpuWatch
-from sifmod.image.convert.inode import Directory, File
+from sifmod.image.convert.inode import Directory, File, Node
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
-from sifmod.image.convert.layers.bottom_up import merge_bottom_up
+from sifmod.image.convert.layers.layered_tree import LayeredTree
 from sifmod.image.convert.layers.member import REGULAR
+from sifmod.image.convert.layers.read_layers import LayersReader, Record
 from sifmod.image.convert.layers.stream import Blob, Stream, Warnings, naming
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.top_down import NeedsFullMerge, TopDown
 from sifmod.image.convert.squashfs.writer import DataWriter
 
 Missing = Sequence[tuple[Blob, Mapping[int, File]]]
@@ -30,33 +30,44 @@ def merge_layers(
     """Merge `layers`, lowest first, with the result of applying them in sequence (OCI image specification).
 
     The data of each visible file goes to `data`, once. `epoch` is the mtime of directories without an entry in any
-    layer (0755, root). Each layer is read once, the uppermost first; more often only if hard links or symlinks cross
-    layers, or if an upper layer hides a file but not its hard link. The result does not depend on `budget`. Raises
+    layer (0755, root). Each layer is read once, the uppermost first, and a second time only for data of files that an
+    upper layer hides by their path but not by another one. The result does not depend on `budget`. Raises
     ImageError for unreadable data, naming the layer, and for a tree that exceeds the budget's memory, and errors of the
     blobs and `data`.
     """
-    warnings = Warnings()
-    merge = TopDown(data, epoch, CpuWatch(budget.memory))
-    root: Directory | None = None
-    try:
-        with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
-            for blob in layers[::-1]:
-                with naming(blob.digest), ahead.layer() as chunks:
-                    merge.layer(TarReader(Stream(chunks), warnings))
-        root, missing = merge.finish(), merge.missing
-    except NeedsFullMerge:
-        contents = merge.contents
-    if root is None:
-        del merge  # two trees of a million files would not fit
-        warnings = Warnings()
-        root, missing = merge_bottom_up(layers, contents, epoch, warnings, CpuWatch(budget.memory))
-    fetch(list(zip(layers[::-1], missing, strict=True)), data)
+    warnings, watch = Warnings(), CpuWatch(budget.memory)
+    reader, records = LayersReader(data, watch), list[Record]()
+    with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
+        for blob in layers[::-1]:
+            with naming(blob.digest), ahead.layer() as chunks:
+                records.append(reader.read(TarReader(Stream(chunks), warnings)))
+    del reader
+    tree, missing = LayeredTree(epoch), list[tuple[Blob, dict[int, File]]]()
+    for blob in layers:
+        with naming(blob.digest):
+            missing.append((blob, tree.apply(records.pop(), watch)))
+    if any(files for _, files in missing):
+        seen = _files(tree.root)
+        _fetch([(blob, {at: one for at, one in files.items() if one in seen}) for blob, files in missing[::-1]], data)
     total = sum(blob.size for blob in layers)
     progress(total, total)
-    return Merged(root, warnings.texts())
+    return Merged(tree.root, warnings.texts())
 
 
-def fetch(missing: Missing, data: DataWriter) -> None:
+def _files(root: Directory) -> set[Node]:
+    """All files in a tree, except plain ones."""
+    seen: set[Node] = set()
+    todo = [root]
+    while todo:
+        for node in todo.pop().entries.values():
+            if isinstance(node, Directory):
+                todo.append(node)
+            elif isinstance(node, File):
+                seen.add(node)
+    return seen
+
+
+def _fetch(missing: Missing, data: DataWriter) -> None:
     """Read the layers of `missing` again, write the files' data to `data`, and set their contents."""
     wanted = [(blob, files) for blob, files in missing if files]
     if not wanted:
