@@ -1,7 +1,7 @@
 """Read layers, the uppermost first: write the data of files that no upper layer hides, and record all entries in order.
 
 Which files are hidden is decided by paths as text, after `.` and `..` are resolved; symlinks in them are not followed.
-This only decides when data is written: `LayeredTree` decides what the records give, and data that is missing then is
+This only decides when data is written: merge_layers.py decides what the records give, and data that is missing then is
 read later.
 """
 
