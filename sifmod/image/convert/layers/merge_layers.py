@@ -10,7 +10,18 @@ from itertools import chain
 from typing import NamedTuple
 
 from sifmod.image.convert.budget import UNLIMITED, Budget, CpuWatch
-from sifmod.image.convert.inode import Content, Directory, Entries, File, Node, Plain, Symlink, directories, unpacked
+from sifmod.image.convert.inode import (
+    Content,
+    Directory,
+    Entries,
+    File,
+    Node,
+    Plain,
+    Socket,
+    Symlink,
+    directories,
+    unpacked,
+)
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.member import (
     DIRECTORY,
@@ -59,19 +70,27 @@ def merge_layers(
     tree, missing = _LayeredTree(epoch), list[dict[int, File]]()
     for blob in layers:
         with naming(blob.digest):
-            missing.insert(0, tree.apply(records.pop(), watch))
-    if any(missing):
-        _fetch(layers[::-1], missing, tree.root, data)
+            missing.insert(0, tree.apply(blob.digest, records.pop(), watch))
+    if any(missing) or tree.broken:
+        seen = {
+            node
+            for directory in directories(tree.root)
+            for node in directory.entries.values()
+            if isinstance(node, File | Socket)
+        }
+        for node, (digest, error) in tree.broken.items():
+            if node in seen:
+                with naming(digest):
+                    raise error
+        visible = [{number: file for number, file in files.items() if file in seen} for files in missing]
+        _fetch([(blob, files) for blob, files in zip(layers[::-1], visible, strict=True) if files], data)
     total = sum(blob.size for blob in layers)
     progress(total, total)
     return Merged(tree.root, warnings.texts())
 
 
-def _fetch(layers: Sequence[Blob], missing: Sequence[dict[int, File]], root: Directory, data: DataWriter) -> None:
-    """Read layers again for the data of files in `root`, of each layer's `missing` ones by number."""
-    seen = {node for directory in directories(root) for node in directory.entries.values() if isinstance(node, File)}
-    visible = [{number: file for number, file in files.items() if file in seen} for files in missing]
-    wanted = [(blob, files) for blob, files in zip(layers, visible, strict=True) if files]
+def _fetch(wanted: Sequence[tuple[Blob, dict[int, File]]], data: DataWriter) -> None:
+    """Read layers again for the data of files, each layer's by their number among its regular files."""
     with ReadAhead([blob for blob, _ in wanted], lambda _read, _total: None) as ahead:
         for blob, files in wanted:
             with naming(blob.digest), ahead.layer() as chunks:
@@ -90,6 +109,8 @@ class _LayeredTree:
     def __init__(self, epoch: int) -> None:
         self._implicit: Attributes = (0o755, 0, 0, epoch, ())
         self.root = Directory(*self._implicit)
+        self.broken: dict[Node, tuple[str, Malformed]] = {}  # in place of hard links to nothing: layer and error
+        self._digest = ""  # of the layer
         self._whiteouts = False  # whether this layer has some
         self._begin()
 
@@ -100,8 +121,9 @@ class _LayeredTree:
         self._explicit: set[Directory] = set()  # with attributes of this layer
         self._missing: dict[int, File] = {}
 
-    def apply(self, record: Record, watch: CpuWatch) -> dict[int, File]:
+    def apply(self, digest: str, record: Record, watch: CpuWatch) -> dict[int, File]:
         """Apply the next layer; returns its files without data, by number. Raises Malformed, and ImageError."""
+        self._digest = digest
         self._whiteouts = any(isinstance(entry, Whiteout) for entry in record)
         for entry in chain.from_iterable(watch.runs(iter(record))):
             if isinstance(entry, Files):
@@ -145,6 +167,7 @@ class _LayeredTree:
             self._fresh[folder].update(names)
 
     def _node(self, entry: Special) -> Node:
+        """The node of an entry that is no directory."""
         member = entry.member
         if member.kind == HARD_LINK:
             return self._linked(member)
@@ -214,6 +237,7 @@ class _LayeredTree:
         return found
 
     def _linked(self, member: Member) -> Node:
+        """The node of a hard link; a Socket in place of one to nothing, since an upper layer may remove it."""
         *above, name = cleaned(member.target) or (b"",)  # the root has no name
         folder = self._folders.get(tuple(above)) or self._at(self._resolved(tuple(above)))
         found: Node | Plain | None = None
@@ -221,10 +245,13 @@ class _LayeredTree:
             found = folder.entries.get(name) if name else folder
             if isinstance(found, Plain):
                 found = folder.entries[name] = unpacked(found)
-        if isinstance(found, Node) and not isinstance(found, Directory):
+        if isinstance(found, Node) and not isinstance(found, Directory | Socket):
             return found
-        what = "a directory" if found else "nothing"
-        raise Malformed(f"has a hard link to {what}: {printable_name(member.name)} to {printable_name(member.target)}")
+        what = "a directory" if isinstance(found, Directory) else "nothing"
+        names = f"{printable_name(member.name)} to {printable_name(member.target)}"
+        broken = Socket(*member.attributes)
+        self.broken[broken] = self._digest, Malformed(f"has a hard link to {what}: {names}")
+        return broken
 
     def _remove(self, whiteout: Whiteout) -> None:
         folder, name = self._at(self._resolved(whiteout.directory)), whiteout.name
