@@ -11,7 +11,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Progress
 from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.extend import copy_blocks
-from sifmod.image.convert.inode import OWNER, Directory, File, Node, Plain, Symlink
+from sifmod.image.convert.inode import OWNER, Directory, File, Plain, Symlink, directories
 from sifmod.image.convert.metadata.added_files import directory_at
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
@@ -99,20 +99,17 @@ def _as_imported(root: Directory) -> None:
             del root.entries[name]
     if isinstance(devices := root.entries.get(b"dev"), Directory):
         devices.entries = {}
-    todo: list[Node] = [root]
-    while todo:
-        node = todo.pop()
-        node.uid = node.gid = 0
-        if isinstance(node, Directory):
-            node.mode |= 0o700
-            for name, below in node.entries.items():
-                if isinstance(below, Plain):
-                    mode, _, _, mtime = OWNER.unpack_from(below)
-                    node.entries[name] = OWNER.pack(_mode(mode), 0, 0, mtime) + below[OWNER.size :]
-                else:
-                    todo.append(below)
-        elif isinstance(node, File):
-            node.mode = _mode(node.mode)
+    for directory in directories(root):
+        directory.mode |= 0o700
+        directory.uid = directory.gid = 0
+        for name, below in directory.entries.items():
+            if isinstance(below, Plain):
+                mode, _, _, mtime = OWNER.unpack_from(below)
+                directory.entries[name] = OWNER.pack(_mode(mode), 0, 0, mtime) + below[OWNER.size :]
+                continue
+            below.uid = below.gid = 0
+            if isinstance(below, File):
+                below.mode = _mode(below.mode)
 
 
 def _mode(mode: int) -> int:

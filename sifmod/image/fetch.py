@@ -153,6 +153,8 @@ def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
             mirrors = ((str(own_place(reference)), tuple(map(str, left))),)
             request = replace(request, settings=replace(settings, mirrors=mirrors))
         else:
+            if artifact is None:
+                continue  # each round excludes one damaged image of another store
             if wrong is None:
                 return artifact
             hosts = " or ".join((*(mirror.host for mirror in left), own_place(reference).host))
@@ -160,13 +162,7 @@ def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
             return replace(artifact, notes=(note, *artifact.notes))
 
 
-def _fetch(request: FetchRequest) -> Artifact:
-    while (artifact := _fetched(request)) is None:
-        pass  # each round excludes one damaged image of another store
-    return artifact
-
-
-def _fetched(request: FetchRequest) -> Artifact | None:
+def _fetch(request: FetchRequest) -> Artifact | None:
     """The image; None if the copy in another store was damaged, which the next call skips. Raises FetchError."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind

@@ -29,8 +29,6 @@ from sifmod.image.convert.layers.member import (
     header_device,
     header_name,
     is_whiteout,
-    mark,
-    marks,
     overridden,
     whited_out,
 )
@@ -375,12 +373,6 @@ def test_a_path_is_cleaned(path: bytes, parts: tuple[bytes, ...]) -> None:
 def test_a_name_that_is_too_long() -> None:
     message = refusal(cleaned, b"a/" + b"x" * 256)
     assert message.startswith("has a name of 256 bytes; the limit of Linux is 255: a/xxx")
-
-
-def test_marks_tell_paths_apart() -> None:
-    assert len(set(marks((b"a", b"a", b"a")))) == 3
-    assert marks((b"a", b"b"))[0] == mark((b"a",))
-    assert mark((b"a", b"b")) == marks((b"a", b"b"))[1] != mark((b"b", b"a"))
 
 
 def test_what_is_white_out() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sifmod.errors import ImageError, RuntimeMissingError, SignatureError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.signature.openpgp import DamagedError, parse_clear_signed, public_keys, verify
-from sifmod.image.signature.signatures import Signer as Who
+from sifmod.image.signature.openpgp import Verdict as Who
 from sifmod.image.signature.signatures import check, parse_list, signatures
 from support.command import run
 from support.hand_made import our_metadata, our_sif

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget, CpuWatch
-from sifmod.image.convert.inode import OWNER, Device, Directory, File, Node, Symlink
+from sifmod.image.convert.inode import OWNER, Device, Directory, File, Node, Plain, Symlink, directories
 from sifmod.image.convert.metadata.added_files import (
     BUILD_DATE,
     Entry,
@@ -142,19 +142,18 @@ def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int
         start, at = start + done, at + done
 
 
-def _give_to_root(directory: Directory) -> None:
-    directory.uid = directory.gid = 0
-    for name, node in list(directory.entries.items()):
-        if isinstance(node, bytes):
-            mode, _, _, mtime = OWNER.unpack_from(node)
-            directory.entries[name] = OWNER.pack(mode, 0, 0, mtime) + node[OWNER.size :]
-        elif isinstance(node, Device):
-            del directory.entries[name]
-        elif isinstance(node, Directory):
-            _give_to_root(node)
-        else:
-            node.uid = node.gid = 0
-            node.xattrs = tuple(pair for pair in node.xattrs if pair[0].startswith(b"user."))
+def _give_to_root(root: Directory) -> None:
+    for directory in directories(root):
+        directory.uid = directory.gid = 0
+        for name, node in list(directory.entries.items()):
+            if isinstance(node, Plain):
+                mode, _, _, mtime = OWNER.unpack_from(node)
+                directory.entries[name] = OWNER.pack(mode, 0, 0, mtime) + node[OWNER.size :]
+            elif isinstance(node, Device):
+                del directory.entries[name]
+            elif not isinstance(node, Directory):
+                node.uid = node.gid = 0
+                node.xattrs = tuple(pair for pair in node.xattrs if pair[0].startswith(b"user."))
 
 
 def _remove(root: Directory, path: str) -> None:

@@ -6,6 +6,7 @@ few bytes instead of a node.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,6 +78,15 @@ Entries = dict[bytes, Node | Plain]
 @dataclass(slots=True, eq=False)
 class Directory(Node):
     entries: Entries = field(default_factory=dict)  # by name, in any order
+
+
+def directories(root: Directory) -> Iterator[Directory]:
+    """A directory and all below it, each before its own."""
+    todo = [root]
+    while todo:
+        directory = todo.pop()
+        yield directory
+        todo += [node for node in directory.entries.values() if isinstance(node, Directory)]
 
 
 def unpacked(plain: Plain) -> File:

@@ -130,6 +130,10 @@ class Verdict:
     fingerprint: str = ""
     name: str = ""
 
+    def __str__(self) -> str:
+        """The signer, for messages."""
+        return f"{self.name} ({self.fingerprint})"
+
 
 def verify(message: ClearSigned, keys: bytes) -> Verdict:
     """Whether one of `keys`, the packets of public keys, made the signature of `message`.

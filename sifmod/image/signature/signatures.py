@@ -88,17 +88,6 @@ class Signature:
     fingerprint: str  # of the primary key, upper case; empty where the SIF does not say
 
 
-@dataclass(frozen=True)
-class Signer:
-    """The signer: the primary key's fingerprint, upper case, and its first user ID."""
-
-    fingerprint: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.fingerprint})"
-
-
 def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
     """The signatures in the SIF at `path`, unverified.
 
@@ -110,7 +99,7 @@ def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
     )
 
 
-def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
+def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Verdict, ...]:
     """The owners of `keys` who together signed all of the SIF at `path`, whose checked header is `info`.
 
     A key file has OpenPGP public keys, armored or binary. Signatures that are not good (by other keys, expired,
@@ -124,7 +113,7 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ..
         raise SignatureError(f"{path} has {len(found)} signatures: expected at most {_MOST_SIGNATURES}", _FETCH_AGAIN)
     packets = _read_keys(keys)
     digest = cache(partial(_digest, path))
-    signers: dict[str, Signer] = {}
+    signers: dict[str, Verdict] = {}
     covered: set[int] = set()
     refused: list[_RefusedError] = []
     for entry in found:
@@ -164,7 +153,7 @@ class _RefusedError(SignatureError):
         self.rank = rank
 
 
-def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path]) -> tuple[Signer, SignedList]:
+def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path]) -> tuple[Verdict, SignedList]:
     """The signer and the signed list, if one of the keys made the signature `entry`. Raises _RefusedError."""
     content = _content(path, entry)
     what = f"the signature of {path} (object {entry.id})"
@@ -183,7 +172,7 @@ def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path])
     made = parse_list(message.text)
     if made is None:
         raise _RefusedError(1, f"{what} is good, but the signed text is not a known list of digests")
-    return Signer(verdict.fingerprint, verdict.name), made
+    return verdict, made
 
 
 def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]) -> _RefusedError:
@@ -199,12 +188,11 @@ def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]
             message = f"{what} was made by the key {key}, which is not a trusted key ({names})"
             return _RefusedError(4, message, "if you trust this key, add its public part to `signatures: keys:`")
         case outcome:
-            who = f"{verdict.name} ({verdict.fingerprint})"
             hint = "sign the image again, or for an expired key get the signer's renewed public key"
-            return _RefusedError(2, f"{what} by {who} is {_OUTCOMES[outcome]}", hint)
+            return _RefusedError(2, f"{what} by {verdict} is {_OUTCOMES[outcome]}", hint)
 
 
-def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Signer], covered: set[int]) -> None:
+def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Verdict], covered: set[int]) -> None:
     left = [entry for entry in info.descriptors if entry.type != SIGNATURE and entry.id not in covered]
     names = ", ".join(map(str, signers))
     hint = "sign the whole image: `apptainer sign` without --sif-id and --group-id"
@@ -287,7 +275,7 @@ def _digest(path: Path, entry: SifObject, algorithm: str) -> str:
 
 
 def _check_list(
-    path: Path, info: SifInfo, group: int, signed: tuple[SignedList, Signer], digest: Callable[[SifObject, str], str]
+    path: Path, info: SifInfo, group: int, signed: tuple[SignedList, Verdict], digest: Callable[[SifObject, str], str]
 ) -> set[int]:
     """The numbers of the objects of `group` that match the list; `signed` is the list and its signer.
 

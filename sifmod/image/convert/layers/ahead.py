@@ -10,7 +10,6 @@ from typing import NamedTuple, Self
 
 from sifmod.image.convert.layers.decompress import chunks, threads_for
 from sifmod.image.convert.layers.stream import Blob, Malformed
-from sifmod.image.convert.layers.top_down import NeedsFullMerge
 
 _AHEAD = 3  # maximum queued chunks of a layer after decompression and again after hashing
 _MOST = 8  # concurrent layers
@@ -47,7 +46,7 @@ class ReadAhead:
 
     @contextmanager
     def layer(self) -> Iterator[Iterator[bytes]]:
-        """The chunks of the next layer. Leaving the block reads the rest, also after Malformed and NeedsFullMerge.
+        """The chunks of the next layer. Leaving the block reads the rest, also after Malformed.
 
         So a layer is only accepted after all of it was read with the expected digests. A wrong digest of the blob is
         raised instead of a Malformed that the block raises. Raises Malformed for a stream that is damaged or differs
@@ -59,9 +58,6 @@ class ReadAhead:
         except Malformed:
             with suppress(Malformed):
                 deque(certified, maxlen=0)
-            raise
-        except NeedsFullMerge:
-            deque(certified, maxlen=0)
             raise
         deque(certified, maxlen=0)
         self._under_way.popleft()

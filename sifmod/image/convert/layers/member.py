@@ -43,20 +43,6 @@ def cleaned(path: bytes) -> Parts:
     return tuple(parts)
 
 
-def marks(parts: Parts) -> list[int]:
-    """The hashes of the directories above a path, from the top, and of the path itself."""
-    found, above = [], 0
-    for part in parts:
-        above = hash((above, part))
-        found.append(above)
-    return found
-
-
-def mark(parts: Parts) -> int:
-    """The hash of a path other than the root."""
-    return marks(parts)[-1]
-
-
 def is_whiteout(name: bytes) -> bool:
     """Whether an entry of this name, of whatever type, is a whiteout."""
     return name.startswith(_PREFIX)

@@ -64,18 +64,15 @@ class Pipeline:
         self.batch = max(4, min(32, _BLOCKS_AT_ONCE // self._most))  # blocks
         self._own = threading.local()
         self._threads = ThreadPoolExecutor(threads, "compress", self._begin)
+        self._writer = ThreadPoolExecutor(1, "write")  # takes the batches in their order
         self._under_way: deque[Future[None]] = deque()
-        self._order = threading.Lock()
-        self._ready: dict[int, tuple[list[Buffer], Sequence[Buffer], list[int]]] = {}
-        self._writing = False
-        self._given = 0  # batches
-        self._next = 0  # to be written
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._threads.shutdown(cancel_futures=kind is not None)  # then queued blocks need no compression
+        for threads in (self._threads, self._writer):
+            threads.shutdown(cancel_futures=kind is not None)  # then queued blocks need no compression
 
     def submit(self, blocks: list[Block], places: list[int]) -> None:
         """Submit blocks for compression, to be written after all earlier ones. Raises errors of the threads.
@@ -84,14 +81,15 @@ class Pipeline:
         """
         if len(self._under_way) == self._most:
             self._under_way.popleft().result()
-        self._under_way.append(self._threads.submit(self._work, self._given, blocks, places))
-        self._given += 1
+        compressed = self._threads.submit(self._compress, blocks)
+        self._under_way.append(self._writer.submit(self._write_batch, compressed, places))
 
     def finish(self) -> None:
         """Wait until everything is written, and end the threads. Raises errors of the threads."""
         while self._under_way:
             self._under_way.popleft().result()
         self._threads.shutdown()
+        self._writer.shutdown()
 
     def append(self, data: Buffer | bytearray) -> int:
         """Append from the caller's thread after `finish`; returns the offset."""
@@ -103,37 +101,23 @@ class Pipeline:
         """Called once in each thread, which gets its own compressor."""
         self._own.compress = self._compression.compressor()
 
-    def _work(self, number: int, blocks: list[Block], places: list[int]) -> None:
-        """Compress one batch, then write all batches that are next, unless another thread does."""
+    def _compress(self, blocks: list[Block]) -> tuple[list[Buffer], Sequence[Buffer]]:
         whole = [b"".join(block) if isinstance(block, list) else block for block in blocks]
         blocks.clear()
-        results = self._own.compress(whole)
-        with self._order:
-            self._ready[number] = whole, results, places
-            if self._writing:
-                return
-            self._writing = True
-        while True:
-            with self._order:
-                turn = self._ready.pop(self._next, None)
-                if turn is None:
-                    self._writing = False
-                    return
-                self._next += 1
-            self._write(self._take(*turn))
+        return whole, self._own.compress(whole)
 
-    def _take(self, blocks: list[Buffer], results: Sequence[Buffer], places: list[int]) -> list[Buffer]:
-        """Choose the compressed form of each block if it is shorter; note sizes and offsets."""
+    def _write_batch(self, compressed: Future[tuple[list[Buffer], Sequence[Buffer]]], places: list[int]) -> None:
+        """Write the compressed form of each block if it is shorter; note sizes and offsets."""
         chosen: list[Buffer] = []
         position = self.position
-        for block, result, place in zip(blocks, results, places, strict=True):
+        for block, result, place in zip(*compressed.result(), places, strict=True):
             word = len(result)
             if word >= len(block):
                 result, word = block, len(block) | STORED
             chosen.append(result)
             self.written.note(place, position, word)
             position += len(result)
-        return chosen
+        self._write(chosen)
 
     def _write(self, pieces: list[Buffer]) -> None:
         """Append pieces in sequence. Raises OSError."""
