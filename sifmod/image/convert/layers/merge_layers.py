@@ -167,7 +167,7 @@ class _LayeredTree:
             self._fresh[folder].update(names)
 
     def _node(self, entry: Special) -> Node:
-        """The node of an entry that is no directory."""
+        """The node of a file, link, device or pipe."""
         member = entry.member
         if member.kind == HARD_LINK:
             return self._linked(member)
