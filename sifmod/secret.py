@@ -14,7 +14,7 @@ OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"  # a name alone, which ssh needs, is no l
 _START = r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s='\".-])[/\\]{2})"
 _BARE = r"(?!(?:oci|oci-archive|docker-archive|file|build):)[^\s/:@='\"]+:(?![0-9]*/)\S{1,200}@"
 _LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])({_BARE})"
-_WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?![0-9]+\s)[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"
+_WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?![0-9]+[:\s])[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"
 _QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
 _NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
 _END = "'\"`.,;:)]}"  # what a message has behind a word

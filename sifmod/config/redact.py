@@ -27,7 +27,7 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
-_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?![0-9]+\s)[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
+_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?![0-9]+[:\s])[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
 
 
 def has_login(text: str) -> bool:
