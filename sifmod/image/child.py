@@ -126,16 +126,20 @@ def run_child(
 
 
 @contextmanager
-def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterator[Callable[..., Ended]]:
+def serving(
+    args: Sequence[str], *, cwd: Path, env: Mapping[str, str], first: bytes = b""
+) -> Iterator[Callable[..., Ended]]:
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
-    `most` of the function is that of `run_child`. The child must run SERVER with Python. On exit the whole process
-    group is ended, as in `run_child`. If the child ends early, the function returns the child's exit code (1 for 0) and
-    output. Raises FileNotFoundError as `run_child` does.
+    `most` of the function is that of `run_child`. The child must read `first` and run SERVER with Python. On exit the
+    whole process group is ended, as in `run_child`. If the child ends early, the function returns the child's exit code
+    (1 for 0) and output. Raises FileNotFoundError as `run_child` does.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log, _), ours.makefile("rb") as answers:
         theirs.close()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            ours.sendall(first)
         begin = 0  # where the output of the next command starts, in that of the child
 
         def run(*words: str, most: Most = NO_LIMIT) -> Ended:

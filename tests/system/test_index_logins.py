@@ -1,5 +1,6 @@
 """A login for an index of packages: it works where it belongs, and is in no file, output or command; else refused."""
 
+import ast
 import base64
 import json
 import os
@@ -16,7 +17,7 @@ from sifmod.digest import sha256_bytes
 from support.command import Result, run
 from support.config import write
 from support.images import Images
-from support.layered import NAME, Machine, make_machine
+from support.layered import BACKEND, NAME, Machine, make_machine
 from support.web import Handler, Web, answer
 from support.wheels import wheel
 
@@ -248,3 +249,70 @@ def test_a_dependency_with_a_login_is_refused(machine: Machine, index: Web, tmp_
     assert (done.code, SECRET in done.stdout + done.stderr) == (2, False), done.stderr
     assert "the URL of a required package" in done.stderr
     assert "stored where other users can read it" in done.stderr
+
+
+def test_variables_of_the_image_are_not_settings_of_uv(machine: Machine, index: Web) -> None:
+    """Its proxy would get the user's login and could give other packages; its index would replace the user's."""
+    (base,) = machine.prefix.glob("images/sha256/*.sif")
+    others = Web()
+    url = others.url("", "127.0.0.1")
+    proxies = ("http_proxy", "HTTPS_PROXY", "ALL_PROXY", "UV_HTTP_PROXY", "UV_HTTPS_PROXY", "PIP_PROXY")
+    indexes = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "PIP_INDEX_URL")
+    files = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NETRC", "GIT_SSL_CAINFO", "UV_CONFIG_FILE")
+    variables = {
+        **dict.fromkeys(proxies, url),
+        **dict.fromkeys(indexes, f"{url}/simple"),
+        **dict.fromkeys(files, "/of-the-image"),
+        "no_proxy": "of-the-image",
+        "GIT_PYTHON_REFRESH": "quiet",
+        "CONDA_PREFIX": "/opt/conda",
+    }
+    recipe = f"name: Own\nversion: '1'\nimage: {{build: {{from: '{base}', env: {json.dumps(variables)}}}}}\n"
+    recipe += "path: [/opt/miniconda3/envs/pytorch/bin]\nwrappers: [python]\n"
+    machine.sifmod("install", str(write(machine.top / "Own-1.yaml", recipe)), "--skip-sanity-check").ok()
+
+    # a build sees what uv sees
+    seen = machine.top / "home/seen"
+    backend = "import os\nopen(os.environ['SEEN'], 'w').write(repr(dict(os.environ)))\n" + BACKEND
+    project = write(machine.top / "home/project/backend.py", backend).parent
+    write(
+        project / "pyproject.toml",
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "edited"\nversion = "0.1"\n',
+    )
+    simple = index.url("/simple", "127.0.0.1")
+    own = {
+        "HOME": str(seen.parent),
+        "SEEN": str(seen),
+        "HTTPS_PROXY": "http://of-the-user.invalid:1",
+        "GIT_ODD": "\xe9",
+    }
+    others.start()
+    try:
+        for layer, given in (
+            ("plain", {"UV_INDEX_URL": simple.replace("//", f"//{LOGIN}@")}),
+            (
+                "named",
+                {
+                    "UV_DEFAULT_INDEX": f"here={simple}",
+                    "UV_INDEX_HERE_USERNAME": "me",
+                    "UV_INDEX_HERE_PASSWORD": SECRET,
+                },
+            ),
+        ):
+            words = ("add", "Own/1", "demo", str(project), "--layer", layer)
+            done = machine.sifmod(*words, env={**own, **given})
+            assert others.asked == []
+            done.ok()
+            found = ast.literal_eval(seen.read_text())
+            assert {name: found.get(name) for name in ("GIT_ODD", "HTTPS_PROXY")} == {
+                "GIT_ODD": "\xe9",
+                "HTTPS_PROXY": "http://of-the-user.invalid:1",
+            }
+            assert {name: found[name] for name in given} == given
+            assert [name for name in variables if variables[name] == found.get(name)] == [
+                "GIT_PYTHON_REFRESH",
+                "CONDA_PREFIX",
+            ]
+    finally:
+        others.stop()

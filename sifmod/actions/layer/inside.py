@@ -1,5 +1,8 @@
 """Inside: run the module's Python, and uv with it, with a directory mounted where the layer will be."""
 
+import json
+import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,7 +11,7 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import SERVER, Ended, serving
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, checked, linked_directory, most_of_uv, uv_cache
-from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
+from sifmod.image.packages.uv_settings import NOT_OF_IMAGE, config_words, find_links, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.durable import read
 from sifmod.tree.receipt import Installation
@@ -16,12 +19,14 @@ from sifmod.tree.receipt import Installation
 _HINT = "set UV_CACHE_DIR and XDG_CACHE_HOME to other directories"
 _MOST_HELD = 64 << 20  # bytes of the image's list of its packages
 _WRAPPERS = ("python", "python3")
-# removes the image's own uv settings; the first argument names the variables to keep
-_CLEAN = """
-import os, sys
-keep = sys.argv[1].split(",")
-for name in [name for name in os.environ if name.startswith(("UV_", "PIP_")) and name not in keep]:
+# replaces the variables of these names, whatever the image sets; other users can read arguments, but not the input
+_REPLACE = """
+import json, os, re, sys
+for name in [name for name in os.environ if re.fullmatch(sys.argv[1], name)]:
     del os.environ[name]
+for entry in json.loads(sys.stdin.buffer.readline()):
+    name, value = (text.encode("latin-1") for text in entry)
+    os.environb[name] = value
 """
 
 
@@ -45,9 +50,14 @@ class Inside(ExitStack):
         """Start the container without waiting for it, unless it runs; returns a function that runs a command."""
         if self._run is None:
             environment = self._environment()
-            kept = ",".join(name for name in environment if name.startswith("UV_"))
-            args = (str(self._wrapper), "-I", "-c", _CLEAN + SERVER, kept)
-            self._run = self.enter_context(serving(args, cwd=self.directory, env=environment))
+            own = [
+                [os.fsencode(text).decode("latin-1") for text in entry]
+                for entry in environment.items()
+                if re.fullmatch(NOT_OF_IMAGE, entry[0])
+            ]
+            args = (str(self._wrapper), "-I", "-c", _REPLACE + SERVER, NOT_OF_IMAGE)
+            first = json.dumps(own).encode() + b"\n"
+            self._run = self.enter_context(serving(args, cwd=self.directory, env=environment, first=first))
         return self._run
 
     def end(self) -> None:

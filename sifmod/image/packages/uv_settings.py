@@ -21,6 +21,12 @@ _VARIABLE = re.compile(
     "|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_.*|(?:HTTPS|ALL|NO)_PROXY|REQUEST_TIMEOUT|CONCURRENT_.*|OFFLINE"
     "|CACHE_DIR|NO_CACHE)"
 )
+# names of variables that uv in a container gets only from this user, and not from the image: its own, and those of git
+# and keyring, which it starts; GitPython's are the image's
+NOT_OF_IMAGE = (
+    "(?:UV|PIP|SSL|XDG_CONFIG|XDG_DATA)_.*|GIT_(?!PYTHON_).*|(?i:(?:https?|ftp|all|no)_proxy)"
+    "|NETRC|(?:REQUESTS|CURL)_CA_BUNDLE"
+)
 _OTHERS = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "SIFMOD_LAYER")  # would name another Python, or packages of one
 _KEYS = frozenset(
     ("index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy", "keyring-provider")
