@@ -1,5 +1,6 @@
 """Change a prefix with the right umask and group, and leave no empty directories behind after a failure."""
 
+import grp
 import os
 import shutil
 import stat
@@ -11,6 +12,7 @@ from secrets import token_hex
 
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
+from sifmod.module.quote import shell
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
 from sifmod.tree.umask import as_open, umask
@@ -24,8 +26,9 @@ def changing_prefix(site: Site) -> Iterator[Callable[[], None]]:
 
     An existing prefix keeps its mode. A shared one gets a directory for the marks of its readers. If the block fails,
     or calls the yielded function because it had nothing to do, the empty directories of a new prefix are removed.
-    Raises PermissionsError for a group that is unknown or that this user is not in.
+    Raises PermissionsError for a group that is unknown or that this process is not in.
     """
+    check_group(site)
     layout = Layout(site.prefix)
     made_here = tuple(place for place in (site.prefix, *site.prefix.parents) if not place.exists())
 
@@ -46,6 +49,25 @@ def changing_prefix(site: Site) -> Iterator[Callable[[], None]]:
         raise
 
 
+def check_group(site: Site) -> None:
+    """Raise PermissionsError if this process may change a shared or new prefix, but lacks its group.
+
+    Without the group, a chmod clears a directory's setgid bit, and nobody says so.
+    """
+    changes = not site.prefix.exists() or (site.sharing is not None and os.access(site.prefix, os.W_OK))
+    if site.group is None or os.geteuid() == 0 or not changes:
+        return
+    try:
+        gid = grp.getgrnam(site.group).gr_gid
+    except KeyError:  # whoever uses the group says so
+        return
+    if gid not in (os.getegid(), *os.getgroups()):
+        raise PermissionsError(
+            f"this process is not in the group {site.group} of {site.prefix}",
+            f"log in again if you are a member of it, or run `newgrp {shell(site.group)}`",
+        )
+
+
 @contextmanager
 def site_umask(site: Site) -> Iterator[None]:
     """Work under the site's umask; without one, new files are as open as the prefix, whatever the user's umask.
@@ -60,9 +82,11 @@ def for_layers(site: Site, directory: Path) -> Site:
     """The site for a directory of layers, unshared.
 
     Its umask is inside the prefix the site's, or without one as open as the prefix; outside the site's, or none of a
-    shared site.
+    shared site. Raises PermissionsError inside the prefix as `check_group` does.
     """
     within = site.prefix in directory.parents
+    if within:
+        check_group(site)
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:
         mask = as_open(site.prefix)

@@ -3,6 +3,7 @@
 It lets a repeated install recognise that nothing has changed without parsing YAML.
 """
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from sifmod.config.input import Input
 
 Pairs = tuple[tuple[str, str], ...]
+_LINKED = "linked"
 
 
 class CommandLine(NamedTuple):
@@ -21,18 +23,28 @@ class CommandLine(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """Size, time and inode of a large file, which are cheaper to compare than a digest."""
+    """Size, times and inode of a large file, which are cheaper to compare than a digest."""
 
     path: str
     state: str  # "" if the file is missing
 
 
-def file_state(path: str) -> FileState:
+def file_state(path: str, *, linked: bool = False) -> FileState:
+    """The state of a file. Its ctime reveals an overwrite that restores the mtime.
+
+    `linked`: without the ctime of a read-only file, which a hard link to it changes.
+    """
     try:
         status = Path(path).stat()
     except OSError:
         return FileState(path, "")
-    return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
+    changed = _LINKED if linked and stat.S_IMODE(status.st_mode) == 0o444 else str(status.st_ctime_ns)
+    return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {changed}")
+
+
+def has_state(known: FileState) -> bool:
+    """Whether the file still has this state; False for a state of an earlier sifmod, without a ctime."""
+    return file_state(known.path, linked=known.state.endswith(f" {_LINKED}")) == known
 
 
 class FoundCommands(NamedTuple):

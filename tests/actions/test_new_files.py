@@ -1,6 +1,7 @@
 """Files and trees that verbs begin: whole or not at all, with the site's umask and group, and gone after a failure."""
 
 import errno
+import grp
 import os
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from sifmod.tree.layout import Layout
 from support.config import Configuration
 
 CONVERTED = Converted(Path("x.eb"), "Tiny/1.0-a", "text: ä\n")
+OWN = grp.getgrgid(os.getegid()).gr_name  # a group that this process is in
 HINT = "give another name, or - for standard output"
 
 
@@ -183,11 +185,11 @@ def test_the_umask_of_a_site_holds_for_the_block(site: Site, fails: bool) -> Non
 def test_a_new_prefix_is_the_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[int, str]] = []
     monkeypatch.setattr(shutil, "chown", lambda path, *, group: given.append((path.stat().st_ino, group)))
-    with changing_prefix(replace(site, group="staff", umask=0o022)):
+    with changing_prefix(replace(site, group=OWN, umask=0o022)):
         assert site.prefix.stat().st_mode & 0o7777 == 0o2755
-    assert given == [(site.prefix.stat().st_ino, "staff")]  # it had the group before it had its name
+    assert given == [(site.prefix.stat().st_ino, OWN)]  # it had the group before it had its name
     site.prefix.chmod(0o700)
-    with changing_prefix(replace(site, group="staff")):
+    with changing_prefix(replace(site, group=OWN)):
         assert site.prefix.stat().st_mode & 0o7777 == 0o700
     assert len(given) == 1
 
@@ -199,9 +201,9 @@ def test_a_group_that_cannot_be_given(site: Site, error: Exception, monkeypatch:
 
     monkeypatch.setattr(shutil, "chown", refused)
     before = umask()
-    with pytest.raises(PermissionsError) as caught, changing_prefix(replace(site, group="staff", umask=0o077)):
+    with pytest.raises(PermissionsError) as caught, changing_prefix(replace(site, group=OWN, umask=0o077)):
         raise AssertionError("the block does not begin")
-    assert caught.value.message == f"{site.prefix} cannot be given to the group staff: {error}"
+    assert caught.value.message == f"{site.prefix} cannot be given to the group {OWN}: {error}"
     assert caught.value.hint == "correct `group` in the settings, or be a member of it"
     assert not site.prefix.exists()
     assert umask() == before
@@ -217,7 +219,7 @@ def test_what_is_made_above_a_shared_prefix_can_be_passed(site: Site) -> None:
 
 
 def test_layers_are_as_open_as_the_prefix_or_as_their_own_place(site: Site, tmp_path: Path) -> None:
-    shared = replace(site, sharing="group", group="staff", umask=0o007)
+    shared = replace(site, sharing="group", group=OWN, umask=0o007)
     within, elsewhere = site.prefix / "layers", tmp_path / "project"
     elsewhere.mkdir()
     elsewhere.chmod(0o750)

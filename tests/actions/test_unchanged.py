@@ -13,7 +13,7 @@ from sifmod.config.input import HostFacts, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import CommandLine, ImageChoice, Pairs, Provenance, file_state
+from sifmod.tree.provenance import CommandLine, ImageChoice, Pairs, Provenance, file_state, has_state
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import Store
 from support.tree import fill, tree_of
@@ -146,6 +146,15 @@ def test_a_changed_image(place: Place) -> None:
     assert place.find() is None
 
 
+def test_an_image_overwritten_with_the_same_size_and_time(place: Place) -> None:
+    place.install()
+    before = place.image.stat()
+    while place.image.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of a file system ticks
+        place.image.write_text("egami")
+        os.utime(place.image, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert place.find() is None
+
+
 def test_what_is_installed_lacks_something(place: Place) -> None:
     installation = place.install()
     assert place.find() == installation
@@ -164,9 +173,23 @@ def test_others_in_the_same_place(place: Place) -> None:
 
 
 def test_the_state_of_a_file(tmp_path: Path) -> None:
-    """Its size, its time and its inode each count; where there is none there is no state."""
+    """Its size, its times and its inode each count; where there is none there is no state."""
     path = tmp_path / "x"
     assert file_state(str(path)) == (str(path), "")
     path.write_text("abc")
     os.utime(path, ns=(5, 7))
-    assert file_state(str(path)) == (str(path), f"3 7 {path.stat().st_ino}")
+    assert file_state(str(path)) == (str(path), f"3 7 {path.stat().st_ino} {path.stat().st_ctime_ns}")
+
+
+@pytest.mark.parametrize(("mode", "linked"), [(0o444, True), (0o444, False), (0o644, True)])
+def test_a_hard_link_changes_no_state_of_a_file_that_the_store_links(tmp_path: Path, mode: int, linked: bool) -> None:
+    path = tmp_path / "x"
+    path.write_text("abc")
+    path.chmod(mode)
+    before, known = path.stat(), file_state(str(path), linked=linked)
+    assert has_state(known)
+    assert not has_state(known._replace(state=known.state.rpartition(" ")[0]))  # as an earlier sifmod recorded it
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of a file system ticks
+        (tmp_path / "y").unlink(missing_ok=True)
+        os.link(path, tmp_path / "y")
+    assert has_state(known) == (linked and mode == 0o444)

@@ -81,6 +81,7 @@ def _groups() -> dict[str, tuple[int, ...]]:
         "bob": (UID + 1, users, 0o002, staff),
         "uma": (UID + 2, users, 0o022),
         "sam": (UID + 3, nobody, 0o022),
+        "ann before she joined": (UID, users, 0o022),
     }
 
 
@@ -354,6 +355,38 @@ def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     assert stat.S_IMODE(above.stat().st_mode) == 0o700
     above.chmod(0o701)
     assert "cannot reach" not in machine.ok("ann", *machine.install("a", "--rebuild"))
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o775])
+@BOTH
+def test_a_process_without_the_group_changes_nothing(machine: Machine, mode: int) -> None:
+    """Its chmod of a directory takes away the setgid bit, even where the directory above passes on the group."""
+    above = machine.place.directory / "above"
+    above.mkdir()
+    os.chown(above, UID, getgrnam(GROUP).gr_gid)
+    above.chmod(mode)
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    settings.write_text(settings.read_text().replace(str(machine.prefix), str(above / "tree")))
+    stack = machine.place.directory / "a" / "course.yaml"
+    stack.write_text("name: course\neasyconfigs: [Tiny-1.0.yaml]\n")
+    first = (machine.install("a"), ("stack", "apply", stack), ("fetch", machine.place.directory / "c.sif"))
+    refused_all(machine, above, *first)
+    machine.ok("ann", *machine.install("a"))
+    later = (("hide", "Tiny/1.0"), ("uninstall", "Tiny/1.0"), ("gc", "--yes", "--now", "--ignore-jobs"))
+    refused_all(machine, above, machine.install("b"), *first[1:], *later)
+    for words in (("list",), ("show", "Tiny/1.0"), ("verify",), machine.install("a"), ("gc",)):
+        machine.ok("ann before she joined", *words)
+    stack.unlink()
+
+
+def refused_all(machine: Machine, place: Path, *commands: tuple[str | Path, ...]) -> None:
+    before = disk_state(place)
+    for words in commands:
+        refused = machine.run("ann before she joined", *words)
+        assert refused.code == 25, (words, refused.stderr)
+        assert f"this process is not in the group {GROUP}" in refused.stderr
+        assert f"`newgrp {GROUP}`" in refused.stderr
+        assert disk_state(place) == before, words
 
 
 class Reference:

@@ -220,7 +220,8 @@ def image_request(plan: Plan) -> ImageChoice:
     """
     if plan.image is None:
         return ImageChoice("")
-    states = tuple(file_state(path) for path in local_files(plan.image))
+    linked = plan.image.link == "hardlink" and plan.image.build is None
+    states = tuple(file_state(path, linked=linked) for path in local_files(plan.image))
     request = sha256_bytes(json.dumps([FORMAT, image_data(plan.image), states], sort_keys=True).encode())
     return ImageChoice(request, states=states, directories=plan.image.image_dirs)
 

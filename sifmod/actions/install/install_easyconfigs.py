@@ -24,7 +24,7 @@ from sifmod.errors import HeldError, ModuleError, SifmodError
 from sifmod.system import scratch_directory
 from sifmod.tree.durable import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import CommandLine, file_state
+from sifmod.tree.provenance import CommandLine, has_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
@@ -240,7 +240,7 @@ def find_unchanged(
             made.sifmod == __version__
             and made.facts == surroundings.facts
             and surroundings.unchanged(made.inputs)
-            and all(file_state(known.path) == known for known in made.image.states)
+            and all(map(has_state, made.image.states))
             and not missing(layout, installation)
             and not edited(installation)
             and not edited_stubs(layout, installation)

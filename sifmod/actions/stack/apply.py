@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.changing_prefix import check_group, site_umask
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
@@ -119,6 +119,7 @@ class _Apply:
     def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
         """Remove files of dead runs, then apply; `differing` settings are the hint if a lock does not match."""
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
+        check_group(site)
         if os.access(planned.layout.prefix, os.W_OK):
             with site_umask(site):
                 tidy(reporter.tree(site))  # leftovers on this node would make every module look changed
