@@ -113,13 +113,13 @@ def plan_gc(
 ) -> GcPlan:
     """Decide what can be removed; changes nothing.
 
-    A generation stays while it is live, held or the rollback target (unless `rollbacks`, or the module is retired),
-    for `days` after it was replaced or uninstalled, while Slurm has a job from before that time or cannot be asked,
-    and while it has added or changed files that the live generation lacks. For a retired module the days count from
-    the day on which it stopped loading. An image stays while a remaining generation links to it or a run works with
-    it; if no generation's receipt names it, for `days`; if a module in a user's own tree refers to it, for `mark_days`;
-    if a stack's lock names it, until the lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the
-    generations of all other modules.
+    A generation stays while it is live, held or the rollback target (unless `rollbacks`; of a retired module only a
+    held one), for `days` after it was replaced or uninstalled, while Slurm has a job from before that time or cannot be
+    asked, and while it has added or changed files that the live generation lacks. For a retired module the days count
+    from the day on which it stopped loading. An image stays while a remaining generation links to it or a run works
+    with it; if no generation's receipt names it, for `days`; if a module in a user's own tree refers to it, for
+    `mark_days`; if a stack's lock names it, until the lock is forgotten. Without `ask_jobs` no job counts. `only`: keep
+    the generations of all other modules.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
@@ -168,7 +168,7 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
     installed = live_number(layout, module) is not None and not retired
     if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` would restore it"
-    if installed and number in held_since(events):
+    if (installed or retired) and number in held_since(events):  # a retired module may come back
         return f"it is held, until `sifmod rollback --release {module}` releases it"
     since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):

@@ -18,7 +18,7 @@ from sifmod.tree.history import held_since, last_live, previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import Installation, known_modules, known_receipt, live_number, numbers
+from sifmod.tree.receipt import Installation, known_modules, known_receipt, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
@@ -45,7 +45,9 @@ def change_live(
         else:
             installation = rollback(reporter.tree(site), module, to, reporter)
     if release:
-        return RolledBack(last_live(layout, module) or installed(layout, module), released=released)
+        # after the gc of a retired module only the held generations are left
+        left = last_live(layout, module) or read_receipt(layout.generation(module, released[0]))
+        return RolledBack(left or installed(layout, module), released=released)
     return RolledBack(installation, held_since(read_history(layout, module)))
 
 

@@ -152,9 +152,9 @@ def _type(option: Option) -> Any:
 
 
 def _day(text: str) -> "date":
-    from datetime import date
+    from sifmod.config.stack import day
 
-    return date.fromisoformat(text)
+    return day(text)
 
 
 def _read(pattern: str, expected: str, read: Callable[[str], object] = str) -> "click.ParamType[object]":
@@ -174,7 +174,7 @@ _TYPES: dict[Word, Any] = {
     "whole": click.INT,
     "file": _PATH,
     "amount": _read(r"[0-9]+(\.[0-9]*)?", "a number such as 14 or 2.5", float),
-    "day": _read("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day such as 2027-03-31", _day),
+    "day": _read("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day of 2000 to 2999, such as 2027-03-31", _day),
     "walltime": _read(_WALLTIME, "a time such as 02:00:00"),
     "name": _read(r"[A-Za-z0-9][A-Za-z0-9._,+@-]*", "a name such as project_1"),
 }

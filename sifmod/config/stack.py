@@ -27,9 +27,17 @@ from sifmod.errors import ConfigError, OptionError, Problem, SifmodError
 def _date(value: object) -> object:
     text = value.text if isinstance(value, Number) else value
     try:
-        return date.fromisoformat(text) if isinstance(text, str) else value
+        return day(text) if isinstance(text, str) else value
     except ValueError:
-        raise ValueError(f"expected a date such as 2026-10-01, got {text!r}") from None
+        raise ValueError(f"expected a date of 2000 to 2999, such as 2026-10-01, got {text!r}") from None
+
+
+def day(text: str) -> date:
+    """A day of 2000 to 2999, because notices compare seconds since 1970. Raises ValueError for other texts."""
+    found = date.fromisoformat(text)
+    if not 2000 <= found.year < 3000:
+        raise ValueError("out of range")
+    return found
 
 
 def _versions(text: str) -> str:

@@ -57,7 +57,7 @@ class Life(NamedTuple):
     def refused_from(self) -> date | None:
         """The first day on which the module does not load, or None."""
         days = [self.retired.since] if self.retired else []
-        if self.deprecated and self.deprecated.until:
+        if self.deprecated and self.deprecated.until and self.deprecated.until < date.max:
             days.append(self.deprecated.until + timedelta(days=1))
         return min(days, default=None)
 

@@ -95,7 +95,7 @@ def test_each_step_is_told_and_recorded(tmp_path: Path, capfd: pytest.CaptureFix
         ("deprecate --since 2030-01-02 --until 2030-01-01 Tiny/1.0", "until 2030-01-01, which is before 2030-01-02"),
         ("hide Tiny/2.0", "Tiny/2.0 cannot be the default and hidden"),
         ("retire Tiny/2.0", "Tiny/2.0 cannot be the default and retired"),
-        ("retire --since 2030-1-1 Tiny/1.0", "expected a day such as 2027-03-31, got '2030-1-1'"),
+        ("retire --since 2030-1-1 Tiny/1.0", "expected a day of 2000 to 2999, such as 2027-03-31, got '2030-1-1'"),
     ],
 )
 def test_what_contradicts_itself(words: str, message: str, layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:

@@ -402,6 +402,17 @@ def test_a_rollback_after_an_uninstall_holds_what_was_uninstalled(
     assert capfd.readouterr().out.count("held App/1, generation 2") == 2
 
 
+def test_a_hold_outlives_a_retirement_and_its_gc(here: Path) -> None:
+    assert run(["retire", "App/1"]) == 0
+    assert run(["gc", "--now", "--yes"]) == 0
+    assert generation(here) is None
+    assert run(["retire", "--undo", "App/1"]) == 0
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) is None
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert run(APPLY) == 0
+
+
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("uninstalled", [False, True])
 def test_a_hold_outlives_what_was_rolled_back_to(here: Path, images: Images, gone: bool, uninstalled: bool) -> None:

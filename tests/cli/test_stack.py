@@ -209,7 +209,7 @@ def test_every_problem_of_a_stack_is_told_at_once(here: Path, capfd: pytest.Capt
     assert run(["stack", "apply", "stack.yaml"]) == 5
     err = capfd.readouterr().err
     assert "expected versions such as" in err
-    assert "expected a date such as 2026-10-01, got '2026-13-01'" in err
+    assert "expected a date of 2000 to 2999, such as 2026-10-01, got '2026-13-01'" in err
     write(here / "stack.yaml", STACK + "  - none/*.yaml\n  - {easyconfig: Many-1.yaml, variants: [a]}\n")
     assert run(["stack", "apply", "stack.yaml"]) == 5
     err = capfd.readouterr().err

@@ -178,3 +178,8 @@ def test_the_truth_is_written_first_and_each_name_is_durable_before_the_next(
         for step, after in zip(steps, [*steps[1:], ""], strict=True):
             assert step.startswith("sync") or after == f"sync {os.path.dirname(step)}"
         assert read_life(layout, "PyTorch") == wanted
+
+
+def test_the_last_day_of_all_has_none_after_it() -> None:
+    assert Life(deprecated=Deprecated(date(2026, 1, 1), date.max)).refused_from is None
+    assert Life(deprecated=Deprecated(date(2026, 1, 1), date(2026, 1, 2))).refused_from == date(2026, 1, 3)
