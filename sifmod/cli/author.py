@@ -273,7 +273,7 @@ def lock_command(given: LockOptions) -> None:
         planned = stack_plan.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given))
         modules = record.write_lock(planned, path, locks.lock_path(words[0]).parent)
         if not given.as_json:
-            stack_files.say_locked(path, modules)
+            stack_files.say_locked(path, modules, locks.lock_path(words[0]))
         written.append(locks.WrittenLock(path, tuple(one.module for one in modules)))
     if given.as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -106,7 +106,7 @@ def lock(given: LockOptions) -> None:
     path = locks.lock_path(given.file, given.output)
     found = record.lock_stack(given.file, path, installed_stack(given), reporter(), forget=forget)
     if not forget and not given.as_json:
-        say_locked(path, found.modules)
+        say_locked(path, found.modules, locks.lock_path(given.file))
     if not found.kept:
         say(f"you cannot write in {found.prefix}, so `sifmod gc` there does not know of this lock")
     if given.as_json:
@@ -118,9 +118,10 @@ def lock(given: LockOptions) -> None:
         )
 
 
-def say_locked(path: Path, modules: "Sized") -> None:
-    """Report the path of a lock, and the number of its modules."""
-    say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly these")
+def say_locked(path: Path, modules: "Sized", beside: Path) -> None:
+    """Report the path of a lock, and the number of its modules. `beside`: where `--locked` looks for it."""
+    use = "`--locked` installs exactly these" if path == beside else f"`--locked` reads {beside.name} instead"
+    say(f"{path}: {counted(len(modules), 'module')}; {use}")
 
 
 class BundleOptions(StackFile):

@@ -74,7 +74,11 @@ def test_another_local_image_is_not_the_locked_one(
 
 @pytest.mark.parametrize("words", [["stack", "lock", "stack.yaml"], ["lock", "App-1.yaml"]])
 def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
-    checkout: Path, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+    checkout: Path,
+    tmp_path: Path,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """It is read beside the file only: its paths began at its own directory, so they were absolute ones."""
     monkeypatch.chdir(checkout)
@@ -84,5 +88,8 @@ def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
     assert run(words) == 0
     assert run([*words, "-o", "../beside/a lock"]) == 0
     beside = (checkout / words[-1]).with_suffix(".lock")
+    assert "`--locked` reads" in capfd.readouterr().err
+    assert run([*words, "-o", beside.name]) == 0
+    assert "`--locked` installs exactly these" in capfd.readouterr().err
     assert (tmp_path / "beside/a lock").read_text() == beside.read_text()
     assert '"App-1.yaml": ' in beside.read_text()
