@@ -81,9 +81,7 @@ def test_a_secret_in_settings_is_refused(
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "conf"))
     write(tmp_path / "conf/sifmod/config.yaml", f"{key}: {{PLAIN: x, {what}}}\n")
-    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
-    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}\n")
-    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    _here(tmp_path, str(images.tiny_sif))
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
     capfd.readouterr()
@@ -115,10 +113,10 @@ def test_a_secret_in_an_easyconfig_or_preset_is_refused(
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
     monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(tmp_path / "robot"))
     plain = "env: {TOKENIZERS_PARALLELISM: 'false', NCCL_IB_PKEY: '0x7fff', SSL_KEY_FILE: /etc/key.pem}\n"
-    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
-    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\npreset: ours\n{image}\n")
     write(tmp_path / "robot/presets/ours.yaml", plain)
-    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    _here(tmp_path, str(images.tiny_sif))
+    with (tmp_path / "Good-1.yaml").open("a") as text:
+        text.write("preset: ours\n")
     for added, code, bundle in (("", 0, "plain.tar"), (what, 18, "secret.tar")):
         with (tmp_path / file).open("a") as text:
             text.write(added)
