@@ -59,12 +59,12 @@ def check_group(site: Site) -> None:
         return
     try:
         gid = grp.getgrnam(site.group).gr_gid
-    except KeyError:  # whoever uses the group says so
+    except KeyError:  # the command reports it when it uses the group
         return
     if gid not in (os.getegid(), *os.getgroups()):
         raise PermissionsError(
             f"this process is not in the group {site.group} of {site.prefix}",
-            f"log in again if you are a member of it, or run `newgrp {shell(site.group)}`",
+            f"as a member, log in again or run `newgrp {shell(site.group)}`; else choose --prefix or SIFMOD_PREFIX",
         )
 
 

@@ -82,11 +82,7 @@ def test_a_secret_in_settings_is_refused(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "conf"))
     write(tmp_path / "conf/sifmod/config.yaml", f"{key}: {{PLAIN: x, {what}}}\n")
     _here(tmp_path, str(images.tiny_sif))
-    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
-    assert run(["stack", "lock", "stack.yaml"]) == 0
-    capfd.readouterr()
-    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
-    said = capfd.readouterr().err
+    said = _bundle("it.tar", 18, capfd)
     assert f"{key} of the site or the settings sets {what.partition(':')[0]}, which a bundle must not contain" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
@@ -120,14 +116,19 @@ def test_a_secret_in_an_easyconfig_or_preset_is_refused(
     for added, code, bundle in (("", 0, "plain.tar"), (what, 18, "secret.tar")):
         with (tmp_path / file).open("a") as text:
             text.write(added)
-        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
-        assert run(["stack", "lock", "stack.yaml"]) == 0
-        capfd.readouterr()
-        assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", bundle]) == code
-    said = capfd.readouterr().err
+        said = _bundle(bundle, code, capfd)
     assert re.search(f"{Path(file).name} sets (HF_TOKEN|https_proxy), which a bundle must not contain", said)
     assert "hunter2" not in said
     assert not (tmp_path / "secret.tar").exists()
+
+
+def _bundle(output: str, code: int, capfd: pytest.CaptureFixture[str]) -> str:
+    """What `stack bundle` of the installed and locked stack here prints as errors, when it ends with that code."""
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", output]) == code
+    return capfd.readouterr().err
 
 
 def _here(tmp_path: Path, source: str) -> None:
