@@ -4,6 +4,7 @@ import builtins
 import importlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -25,12 +26,31 @@ class _Module:
     def __getattr__(self, attribute: str) -> Any:
         module = sys.modules.get(self._name)
         if module is None:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-            try:
+            with _signals_later():
                 module = importlib.import_module(self._name)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return getattr(module, attribute)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Call the handlers of signals at the end of the block.
+
+    Not by the mask of blocked signals: it is one thread's, and any other thread takes the signal for the process.
+    """
+    received: list[signal.Signals] = []
+    handlers: dict[signal.Signals, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if callable(handler := signal.getsignal(number)):
+                    handlers[number] = handler
+                    signal.signal(number, lambda number, _: received.append(signal.Signals(number)))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received:
+            signal.raise_signal(number)
 
 
 @contextmanager
