@@ -14,7 +14,7 @@ from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.durable import reported
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
-from sifmod.tree.history import held_since, last_live, previous, read_history
+from sifmod.tree.history import held_since, previous, read_history, read_past
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
@@ -46,7 +46,7 @@ def change_live(
             installation = rollback(reporter.tree(site), module, to, reporter)
     if release:
         # after the gc of a retired module only the held generations are left
-        left = last_live(layout, module) or read_receipt(layout.generation(module, released[0]))
+        left = read_past(layout, module).last or read_receipt(layout.generation(module, released[0]))
         return RolledBack(left or installed(layout, module), released=released)
     return RolledBack(installation, held_since(read_history(layout, module)))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName
 from sifmod.tree.durable import is_refused, read
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live_number, read_receipt
+from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
 
 _MOST = 10**18
 _PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: the year 2020, before sifmod existed
@@ -26,6 +26,32 @@ class Event(NamedTuple):
     generation: int | None
     time: float
     held: tuple[int, ...] = ()  # generations that were rolled back and are held since then
+
+
+class Held(NamedTuple):
+    """A generation that was rolled back, and is held since `time` (seconds since 1970)."""
+
+    generation: int
+    time: float
+    installation: Installation | None  # None: its receipt cannot be read
+
+
+class Past(NamedTuple):
+    """What an install of a module finds: what is live, and what a rollback holds. None: the receipt cannot be read."""
+
+    live: Installation | None  # None too if nothing is live
+    last: Installation | None  # live, or live before an uninstall
+    held: tuple[Held, ...]  # without what gc has removed, after an uninstall
+
+
+def read_past(layout: Layout, module: ModuleName) -> Past:
+    """The past of a module. Raises OSError if its history cannot be read."""
+    events, there = read_history(layout, module), numbers(layout, module)
+    lives = [event.generation for event in events if event.generation is not None]
+    last = read_receipt(layout.generation(module, lives[-1])) if lives else None
+    since = held_since(events).items()
+    held = (Held(n, time, read_receipt(layout.generation(module, n))) for n, time in since if n in there)
+    return Past(last if events and events[-1].generation else None, last, tuple(held))
 
 
 def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
@@ -80,13 +106,6 @@ def _held_after(events: tuple[Event, ...], generation: int | None, *, same_conte
         left = {lives[-1]} if lives[-1] > generation else set()
         return tuple(sorted({*held, *left} - {generation}))
     return held if same_content else ()
-
-
-def last_live(layout: Layout, module: ModuleName) -> Installation | None:
-    """The live installation, or the one before an uninstall; None if there is none, or its receipt cannot be read."""
-    numbers = (event.generation for event in reversed(read_history(layout, module)))
-    number = next((number for number in numbers if number is not None), None)
-    return None if number is None else read_receipt(layout.generation(module, number))
 
 
 def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:

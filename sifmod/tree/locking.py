@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 from sifmod.config.name import is_part
@@ -51,7 +52,7 @@ class Tree:
 
 
 class HeldLock:
-    """A held lock, which sends beats from `begin` on and is released by `end`.
+    """A held lock; a context manager that sends beats and releases it at the end.
 
     `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
     What is installed changes by renames into or out of it. `remains` are the directories of dead or too slow former
@@ -107,11 +108,20 @@ class HeldLock:
         self._count += 1
         return self.directory / f"{self._count}.{kind}"
 
-    def begin(self, stack: ExitStack) -> None:
-        """Start the beats, which end with `stack`, and move what former holders left out of their reach."""
+    def __enter__(self) -> "HeldLock":
+        """Start the beats, and move what former holders left out of their reach."""
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
-        stack.callback(self.end)
+        try:
+            self._make_directory()
+            self.check()
+            self.remains = _fence(self.directory, self.name, self._number)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _make_directory(self) -> None:
         try:
             make_directory(self.directory, self.top)
         except OSError as error:
@@ -124,11 +134,10 @@ class HeldLock:
                         remove_tree(path, self.top)
             leases.skip_beat(self._chain, self._number)
             make_directory(self.directory, self.top)
-        self.check()
-        self.remains = _fence(self.directory, self.name, self._number)
 
-    def end(self) -> None:
-        """Release the lock, and remove the directories of its holders."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join()
         # A later run cleans up the rest; this must not hide the error of the block.
@@ -170,8 +179,7 @@ def lock(
                 make_directory(chain, workplace.prefix)
                 turn = LockQueue(chain)
                 stack.callback(turn.leave)
-                held = HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look))
-                held.begin(stack)
+                held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
             yield held
     except BaseException:
         if first_ever:

@@ -15,28 +15,21 @@ from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Plan
 from sifmod.tree.durable import parsed
-from sifmod.tree.history import format_held, held_since, read_history
-from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, numbers, read_receipt
+from sifmod.tree.history import Past, format_held
+from sifmod.tree.receipt import Installation
 
 
-def check_hold(
-    layout: Layout, before: Installation | None, decision: Decision, plan: Plan | None = None, image: str = ""
-) -> None:
+def check_hold(past: Past, decision: Decision, plan: Plan | None = None, image: str = "") -> None:
     """Raise HeldError if the install would, or may, restore the content of a held generation; fetches nothing.
 
-    `before` is the live installation, or the one before an uninstall (`last_live`); None if its receipt cannot be read.
     `image` is the digest of the image and `plan` includes the results from it, if the image is there already.
     """
     if decision.options.despite_hold:
         return
-    module = decision.plan.module
-    for number, since in held_since(read_history(layout, module)).items():
-        if number not in numbers(layout, module):
-            continue  # gc has removed it, after an uninstall
-        held = read_receipt(layout.generation(module, number))
-        if held is None or _brings_back(held, before, decision, plan, image):
+    for number, since, held in past.held:
+        if held is None or _brings_back(held, past.last, decision, plan, image):
             why = "" if held else ", and its receipt cannot be read, so no difference can be shown"
+            module = decision.plan.module
             raise HeldError(
                 f"{module} was rolled back from the same content: {format_held({number: since})}{why}",
                 f"`sifmod rollback --release {module}` releases it",

@@ -34,7 +34,7 @@ from sifmod.tree.generation import (
     staged_generation,
     tidy,
 )
-from sifmod.tree.history import last_live
+from sifmod.tree.history import Past, read_past
 from sifmod.tree.layer import image_key
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
@@ -71,9 +71,9 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcom
             if there.before and _restored(mine, there, reporter):
                 return InstallOutcome(there.before, "restored")
             check_installed_from(there.before, decision)
-            before = there.before or last_live(mine.layout, mine.module)
-            check_hold(layout, before, decision)  # before a fetch; `_chosen` checks again, knowing the image
-            return _new_generation(mine, there.before, decision, reporter)
+            past = read_past(mine.layout, mine.module)
+            check_hold(past, decision)  # before a fetch; `_chosen` checks again, knowing the image
+            return _new_generation(mine, past, decision, reporter)
 
 
 def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcome:
@@ -114,16 +114,14 @@ class _Chosen(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _new_generation(
-    mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter
-) -> InstallOutcome:
-    options, site, layout = decision.options, decision.site.site, mine.layout
+def _new_generation(mine: HeldModule, past: Past, decision: Decision, reporter: Reporter) -> InstallOutcome:
+    options, site, layout, before = decision.options, decision.site.site, mine.layout, past.live
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     if site.hooks:
         decision = replace(decision)  # a copy reads local files of the image again, which the hooks may have changed
     waiting = reporter.waiting(decision.plan.image.filename if decision.plan.image else mine.module)
     store = Store(layout, mine.held, waiting, others=decision.stores)
-    decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
+    decision, plan, image, notes = chosen = _chosen(mine, past, decision, store, reporter)
     # `rerender` sets `if_different`: the generation that was live when it decided
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan).text:
@@ -148,25 +146,23 @@ def _new_generation(
                 known = PastChecks(options.checked_since, options.beside)
                 skipped = lambda why: reporter.say(f"sanity check: {why}")  # noqa: E731
                 sanity_check(installation, plan, workspace, skipped, known=known)
-        _publish(mine, before, installation, decision, reporter)
+        _publish(mine, past, installation, decision, reporter)
     left = outgoing(before, installation.image_sha256, os.environ) if before else ()
     return InstallOutcome(installation, "installed", left)
 
 
-def _chosen(
-    mine: HeldModule, before: Installation | None, decision: Decision, store: Store, reporter: Reporter
-) -> _Chosen:
+def _chosen(mine: HeldModule, past: Past, decision: Decision, store: Store, reporter: Reporter) -> _Chosen:
     """The image, and the plan with the results from it. Raises HeldError for content that was rolled back."""
     if decision.plan.image is None:
         return _Chosen(decision, decision.plan, None, check_modules(decision, mine.layout, os.environ))
-    image = reuse_image(before, decision, store, reporter) or fetch_image_for(decision, mine.tree, store, reporter)
+    image = reuse_image(past.live, decision, store, reporter) or fetch_image_for(decision, mine.tree, store, reporter)
     # hooks changed local files of the image: a copy reads them again; a `kept` image has another request anyway
     if image.choice.request != decision.image.request and not image.choice.kept:
         decision = replace(decision)
     decision = with_image(decision, image.artifact)
-    found, image, said = find_in_image(decision.plan, before, image)
+    found, image, said = find_in_image(decision.plan, past.live, image)
     plan = decision.plan_with(found)
-    check_hold(mine.layout, before or last_live(mine.layout, mine.module), decision, plan, image.artifact.sha256)
+    check_hold(past, decision, plan, image.artifact.sha256)
     return _Chosen(decision, plan, image, (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said))
 
 
@@ -185,9 +181,7 @@ def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | No
     return stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
 
 
-def _publish(
-    mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
-) -> None:
+def _publish(mine: HeldModule, past: Past, installation: Installation, decision: Decision, reporter: Reporter) -> None:
     number = live_number(mine.layout, mine.module)
     site, facts = decision.site.site, decision.hooked.copy()
     facts["generation"], facts["path"] = installation.generation, installation.root
@@ -195,7 +189,7 @@ def _publish(
         facts["image"] = of_image(decision.plan.image, installation.image)
     run_hooks(site, "after_install", facts, reporter.say)
     run_hooks(site, "before_publish", facts, reporter.say)
-    same = _has_same_content(before or last_live(mine.layout, mine.module), installation, decision)
+    same = _has_same_content(past.last, installation, decision)
     publish(mine, installation, same_content=same and not decision.options.despite_hold)
     what = "rendered" if decision.options.module_only else "installed"
     done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)

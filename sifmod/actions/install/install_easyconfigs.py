@@ -187,7 +187,7 @@ class Installer:
                 return InstallPreview(path, found.module, "x")
         from sifmod.actions.install.current import compare, outgoing_layers
         from sifmod.actions.install.hold import check_hold
-        from sifmod.tree.history import last_live
+        from sifmod.tree.history import read_past
 
         decision = self.decide(target)
         layout, module = Layout(Path(decision.plan.prefix)), decision.plan.module
@@ -196,7 +196,7 @@ class Installer:
         mark: Literal[" ", "x", "R", "F", "H"] = "F" if forced else "x" if compared.complete else "R" if before else " "
         try:
             if mark != "x":
-                check_hold(layout, before or last_live(layout, module), decision)
+                check_hold(read_past(layout, module), decision)
         except HeldError:
             mark = "H"
         layers = outgoing_layers(before, decision) if mark not in ("x", "H") else ()

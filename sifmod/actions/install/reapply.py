@@ -28,6 +28,7 @@ from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, HeldError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
+from sifmod.tree.history import read_past
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
@@ -240,7 +241,7 @@ def _rerendered(installation: Installation, decision: Decision, asked: RerenderC
     changes = bool(diff.text) or made.site != decision.site.site.name
     try:
         if changes:
-            check_hold(asked.layout, installation, decision)
+            check_hold(read_past(asked.layout, installation.module), decision)
     except HeldError as held:
         note = f"{held.message}; {held.hint}"
         return Rerendered(installation.module, installation.generation, note=note)

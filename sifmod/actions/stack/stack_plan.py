@@ -27,7 +27,7 @@ from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
-from sifmod.tree.history import last_live
+from sifmod.tree.history import read_past
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import decided_names, read_life, today
 from sifmod.tree.provenance import CommandLine, Pairs
@@ -232,12 +232,12 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
         if before is None:
-            check_hold(layout, last_live(layout, module), decision)
+            check_hold(read_past(layout, module), decision)
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not there.complete:
             check_installed_from(before, decision)
-            check_hold(layout, before, decision)
+            check_hold(read_past(layout, module), decision)
             why = (*_why(layout, before, decision, around), *other)
             leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
