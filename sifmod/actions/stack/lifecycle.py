@@ -58,7 +58,9 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
             if (wants := one._replace(**{part: getattr(said, part) for part in has | mine})) != one:
                 life = life.with_life(module.version, wants)
             decided += [f"{module} {part}" for part in has]
-        if defaults.get(name) not in away and (name in defaults or name in ours):
+        if defaults.get(name) in away:
+            decided += [name] if name in ours else []
+        elif name in defaults or name in ours:
             life = NameLife(defaults.get(name), life.versions)
             decided += [name] if name in defaults else []
         if life != now:
