@@ -222,6 +222,8 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
     layout = Layout(installation.prefix)
     if not os.access(layout.prefix, os.W_OK):
         return
+    if site.prefix != layout.prefix:  # another tree, whose rights the site does not know
+        site = replace(site, prefix=layout.prefix, sharing=None, group=None, umask=None)
     module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
     try:
         check_group(site)
