@@ -253,6 +253,11 @@ def explained(error: BaseException) -> SifmodError | None:
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 
+def error_of(error: SifmodError | OSError) -> SifmodError:
+    """The error as it is; an OSError as `explained`."""
+    return error if isinstance(error, SifmodError) else explained(error) or SifmodError(str(error))
+
+
 def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
     """A SifmodError of no family, with this exit code."""
     error = SifmodError(message, hint)

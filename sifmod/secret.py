@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 
 NO_QUERY = "?..."
 OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"  # a name alone, which ssh needs, is no login
+PORT = r"[0-9]+([:\s]|[.,;)\]}'\"]+\s)"  # of a URL inside a sentence: no beginning of a password with blanks
 
 # Any number of slashes either way round, as parsers of the web's URLs take them. The scheme's length is limited:
 # otherwise a long text of `a.a.a.` takes minutes.
 _START = r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s='\".-])[/\\]{2})"
 _BARE = r"(?!(?:oci|oci-archive|docker-archive|file|build):)[^\s/:@='\"]+:(?![0-9]*/)\S{1,200}@"
 _LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])({_BARE})"
-_WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?![0-9]+[:\s])[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"
+_WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?!{PORT})[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"
 _QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
 _NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
 _END = "'\"`.,;:)]}"  # what a message has behind a word

@@ -103,9 +103,7 @@ class RetireHook(_Head, OfRetire):
     hook: Literal["before_retire", "after_retire"]
 
 
-def run_hooks(
-    site: Site, moment: Moment, data: OfInstall | OfFetch | OfRetire, say: Callable[[str], None] | None = None
-) -> None:
+def run_hooks(site: Site, moment: Moment, data: OfInstall | OfFetch | OfRetire, say: Callable[[str], None]) -> None:
     """Run the site's hooks of this moment, one after the other, each with `data` as JSON on its standard input.
 
     `say` gets the last lines of a hook that succeeds. Raises HookError for the first one that fails, takes too long, is
@@ -129,7 +127,7 @@ def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) 
     }
 
 
-def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | None) -> None:
+def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None]) -> None:
     from sifmod.image.child import LATE, run_child
 
     after = _STATE.get(hook.moment, "nothing was changed")
@@ -146,7 +144,7 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
         start = ("/bin/sh", "-c", 'exec "$1" <"$2"', "sh", hook.program, str(file))
         ended = run_child(start, cwd=Path("/"), env=os.environ, limit=hook.seconds)
     lines = ended.lines[-_SHOWN:]
-    if ended.code == 0 and say:
+    if ended.code == 0:
         for line in lines:
             say(f"{Path(hook.program).name}: {line}")
     if ended.code == 0:

@@ -62,10 +62,11 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
         reference = parse(image.source)
         if reference.kind.location != "repository" or reference.digest or not was:
             return None
-        own = Path(installation.root).stat().st_uid == os.geteuid()
+        try:
+            own = Path(installation.root).stat().st_uid == os.geteuid()
+        except OSError:  # it was removed meanwhile
+            return None
         now = reference.kind.describe(reference, image.arch, replace(fetch_settings(site.site), named=own))
-    except OSError:  # it was removed meanwhile
-        return None
     except SifmodError as error:
         return f"{image.source} could not be asked: {error.message}"
     if was in (now.index, now.manifest):

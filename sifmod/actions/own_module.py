@@ -31,12 +31,12 @@ class WrittenModule(NamedTuple):
     man: Annotated[str, Described("directory for MANPATH; empty without man pages")]
 
 
-def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
+def own_installation(environ: Mapping[str, str]) -> Own:
     """Where the sifmod that runs is installed. Raises InstallError if its command is not found.
 
     A directory without a Python is preferred: after `uv tool install` UV_TOOL_BIN_DIR, not the tool's own directory.
     """
-    places = [place for place in _places(program or sys.argv[0], environ) if _is_there(place / "sifmod")]
+    places = [place for place in _places(environ) if _is_there(place / "sifmod")]
     if not places:
         raise InstallError(
             f"the command `sifmod` of {Path(sifmod.__file__).parent} is not in {sysconfig.get_path('scripts')}",
@@ -50,8 +50,9 @@ def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
     return Own(str(best), _is_alone(best), man, needed)
 
 
-def _places(program: str, environ: Mapping[str, str]) -> Iterator[Path]:
+def _places(environ: Mapping[str, str]) -> Iterator[Path]:
     """Directories of the command: as it was typed or as PATH has it, and of this Python."""
+    program = sys.argv[0]
     found = program if "/" in program else shutil.which(program, path=environ.get("PATH")) or ""
     if Path(found).name == "sifmod":
         yield Path(os.path.abspath(found)).parent  # noqa: PTH100 (a link stays a link)

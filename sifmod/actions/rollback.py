@@ -1,5 +1,6 @@
 """rollback: make the previous generation live again, and hold a newer one that it replaces."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -123,7 +124,7 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
 def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
     image, copies = installation.image, installation.provenance.image.directories
-    if image and not any(Path(directory, image.filename).is_file() for directory in copies):  # the site's own copy
+    if image and not any(map(os.path.isfile, (f"{each}/{image.filename}" for each in copies))):  # the site's own copy
         names.append(image.path)
     lacking = [name for name in names if not Path(name).exists()]  # a failing disk raises an error
     if lacking:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.changing_prefix import make_marks
+from sifmod.actions.changing_prefix import check_group, make_marks
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
@@ -92,7 +92,7 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
     """The files and directories of sifmod that violate the prefix's `sharing`; corrected with `repair` where permitted.
 
     Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
-    the site has no `sharing`, InstallError or PermissionsError on read errors.
+    the site has no `sharing`, InstallError or PermissionsError on read errors, and with `repair` as `check_group` does.
     """
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None:
@@ -101,6 +101,7 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
     if repair and layout.prefix.is_dir():
+        check_group(site)
         make_marks(site)
     with reported(f"cannot read {layout.prefix}"):
         found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()

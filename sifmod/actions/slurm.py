@@ -177,12 +177,15 @@ def ask_slurm(prefix: Path) -> Jobs:
             named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
             if not named and all(text in answer.stderr for text in (_NOT_SET_UP, "Unknown host")):
                 return NO_JOBS
-            why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
-            return Jobs(None, f"squeue failed: {why}")
-        if owner is None and scontrol and _hides_jobs(_answer([scontrol, "show", "config"]).stdout):
-            return Jobs(None, "Slurm hides the jobs of other users (PrivateData)")
+            return Jobs(None, f"squeue failed: {_why(answer)}")
+        if owner is None and scontrol and os.geteuid() != 0:  # root sees all jobs
+            configured = _answer([scontrol, "show", "config"])
+            if configured.returncode != 0:
+                return Jobs(None, f"scontrol failed: {_why(configured)}")
+            if _hides_jobs(configured.stdout):
+                return Jobs(None, "Slurm hides the jobs of other users (PrivateData)")
     except (OSError, TimeoutExpired) as error:
-        return Jobs(None, f"squeue did not answer: {error}")
+        return Jobs(None, f"Slurm did not answer: {error}")
     return _read(answer.stdout)
 
 
@@ -192,12 +195,15 @@ def _answer(command: Sequence[str]) -> "CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_environment())
 
 
+def _why(answer: "CompletedProcess[str]") -> str:
+    return answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
+
+
 def _hides_jobs(configuration: str) -> bool:
-    """Whether squeue leaves out other users' jobs without a word; root and SlurmUser see them."""
+    """Whether squeue leaves out other users' jobs without a word; SlurmUser sees them."""
     import re
 
-    user = os.geteuid()
-    sees_all = user == 0 or re.search(rf"(?m)^SlurmUser\s*=.*\({user}\)", configuration)
+    sees_all = re.search(rf"(?m)^SlurmUser\s*=.*\({os.geteuid()}\)", configuration)
     return not sees_all and re.search(r"(?m)^PrivateData\s*=.*\bjobs\b", configuration) is not None
 
 

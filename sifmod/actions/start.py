@@ -43,13 +43,13 @@ def layout_at(prefix: Path, *, named: bool = False) -> Layout:
     return Layout(prefix)
 
 
-def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
+def layout_for(prefix: str | None) -> Layout:
     """The tree of the prefix given or configured; reads configuration files only when they decide the prefix."""
     from sifmod.config.prefix import quick_prefix
 
     if quick := quick_prefix(prefix, os.environ):
-        return layout_at(Path(quick), named=named)
-    return layout_at(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix, named=named)
+        return layout_at(Path(quick))
+    return layout_at(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix)
 
 
 def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:

@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple, TypeVar
 
 from sifmod.actions.reporter import Reporter
-from sifmod.errors import BUG, SifmodError, with_code
+from sifmod.errors import BUG, SifmodError, error_of, explained, with_code
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -174,15 +174,13 @@ def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> Non
 def _done(do: Do, task: int, connection: Connection) -> FinishedEvent:
     try:
         return FinishedEvent(task, do(task, connection.send))
-    except SifmodError as error:
-        return FinishedEvent(task, error=error)
-    except OSError as error:
-        return FinishedEvent(task, error=SifmodError(str(error)))
-    except Exception:
+    except (SifmodError, OSError) as error:
+        return FinishedEvent(task, error=error_of(error))
+    except Exception as error:
         import traceback
 
         bug = with_code(traceback.format_exc(), "this is a bug in sifmod: please report it", BUG)
-        return FinishedEvent(task, error=bug)
+        return FinishedEvent(task, error=explained(error) or bug)
 
 
 def _died(process: ForkProcess) -> SifmodError:

@@ -120,7 +120,7 @@ def lock(given: LockOptions) -> None:
 
 def say_locked(path: Path, modules: "Sized", beside: Path) -> None:
     """Report the path of a lock, and the number of its modules. `beside`: where `--locked` looks for it."""
-    use = "`--locked` installs exactly these" if path == beside else f"`--locked` reads {beside.name} instead"
+    use = "`--locked` installs exactly these" if path == beside else f"`--locked` reads {beside} instead"
     say(f"{path}: {counted(len(modules), 'module')}; {use}")
 
 

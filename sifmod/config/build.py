@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
-from sifmod.config.redact import has_login, without_logins
+from sifmod.config.redact import has_login, secret_parameter, without_logins
 from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, OwnFile, Pairs, Text
 from sifmod.config.yaml.node import Node, printable_text
 from sifmod.config.yaml.validate import Model
@@ -17,6 +17,8 @@ from sifmod.config.yaml.validate import Model
 _DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
 # the builder would read it as a section, another stage, or an argument
 OF_DEFINITION = re.compile(r"(?im)^\s*%\S*|^bootstrap:|(\{\{\s*\w+\s*\}\})")
+# what a URL takes from a variable, which the image does not keep
+_OF_VARIABLE = r"(?<=//)[^\s/@]*\$\{?\w+\}?@|(?<==)\$\{?\w+\}?"
 _UPON_BASE = ("pip", "requirements", "files", "env", "labels", "post", "test")
 _OF_RUNTIME = ("/.singularity.d", "/.exec", "/.run", "/.shell", "/.test", "/environment", "/singularity")
 _NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # mounted or read by the runtime
@@ -46,12 +48,19 @@ def _beside(text: str) -> str:
     return text
 
 
+def _no_login(text: str) -> str:
+    if what := "a login" if has_login(text) else "the token of a URL" if secret_parameter(text) else "":
+        raise ValueError(f"{what} cannot be used here, because the image would keep it")
+    return text
+
+
 def _commands(text: str) -> str:
     if found := re.search(OF_DEFINITION, text):
         raise ValueError(
             f"{printable_text(found[0].strip())} {'' if found[1] else 'at the beginning of a line '}has a meaning in a "
             "definition file: put the commands into one of `files`, and run that"
         )
+    _no_login(re.sub(_OF_VARIABLE, "", text))
     return text
 
 
@@ -92,12 +101,6 @@ def place_in_image(source: str, target: str) -> str:
     """The path of a file or directory in the image: a target that ends in `/` is the directory for a file."""
     inside = target.endswith("/") and not os.path.isdir(source)  # noqa: PTH112 (any text may be asked)
     return "/" + normpath(join(target, basename(source)) if inside else target).lstrip("/")
-
-
-def _no_login(text: str) -> str:
-    if has_login(text):
-        raise ValueError("a login cannot be used here, because the image would keep it")
-    return text
 
 
 Kept = AfterValidator(_no_login)

@@ -6,6 +6,7 @@ Imports neither pydantic nor a YAML parser.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str
     """Presets that another directory on the easyconfig path hides."""
     others = [directory for directory in robot_paths if directory != robot_paths[-1]]
     presets = [file for file in files if file.startswith("presets/")] if others else []
-    return (file for file in presets if any((directory / file).is_file() for directory in others))
+    return (file for file in presets if any(os.path.isfile(place / file) for place in others))  # noqa: PTH113
 
 
 def _offered(data: dict[str, object]) -> IndexEntry:

@@ -121,7 +121,7 @@ class _Reading:
             return ()
         places = [directory / "presets" / f"{named.value}.yaml" for directory in self.robot_paths]
         for place in places:
-            if place.is_file():
+            if os.path.isfile(place):  # noqa: PTH113 (closed directories)
                 node = self._read(place, Easyconfig)
                 return () if node is None else (node,)
             self.inputs.append(Input(str(place), None))

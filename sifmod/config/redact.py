@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from sifmod.secret import NO_QUERY, OF_SSH
+from sifmod.secret import NO_QUERY, OF_SSH, PORT
 
 # Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
@@ -27,7 +27,7 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
-_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?![0-9]+[:\s])[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
+_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?!{PORT})[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
 
 
 def has_login(text: str) -> bool:

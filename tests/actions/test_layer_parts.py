@@ -24,7 +24,7 @@ from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.make import start_file
-from sifmod.actions.layer.places import layers_for
+from sifmod.actions.layer.places import layers_for, layouts
 from sifmod.config import limits
 from sifmod.config.limits import Limits, use_limits
 from sifmod.config.site import PROTECTED
@@ -46,7 +46,9 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.command import run
 from support.config import write
+from support.identity import call_as
 from support.tree import MODULE, install
+from support.user import OrdinaryUser
 from support.web import Handler, Web
 
 QUOTED = "\"a\".'b'."
@@ -638,6 +640,22 @@ def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Pa
     ):
         environ = {"SIFMOD_PREFIX": named, "XDG_DATA_HOME": str(tmp_path / "data")}
         assert layers_for(module, None, prefix, environ).prefix == place / "layers"
+
+
+def test_what_is_on_modulepath_and_no_tree_of_this_user(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """A closed directory ended every command that looks for modules; so did one that cannot be a prefix."""
+    there = [shared_tmp / name for name in ("open", "closed", "modules closed", "a,b")]
+    for place in there:
+        for name in ("modules", "software"):
+            (place / name).mkdir(parents=True)
+    (shared_tmp / "modules closed/software").chmod(0)
+    (shared_tmp / "closed").chmod(0)
+    environ = {"MODULEPATH": ":".join(f"{place}/modules" for place in there)}
+    own = Layout(shared_tmp / "own")
+    found = call_as(ordinary_user.user, lambda: layouts((own,), environ))
+    for name in ("modules closed/software", "closed"):
+        (shared_tmp / name).chmod(0o755)
+    assert found == (own, Layout(shared_tmp / "open"))
 
 
 def test_a_wheel_without_an_end_takes_little_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,11 @@ from sifmod.cli.main import run
 from sifmod.config.load_site import Kept, load_site
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
+from support.user import OrdinaryUser
 
 SITE = "accelerator: cuda\nrunscript_env: {NCCL_NET: IB}\n"
 
@@ -307,3 +309,23 @@ def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
     assert generations(prefix) == [2, 2]
     assert run(["rollback", "One/1.0"]) == 0
     assert "FROM_SETTINGS" not in (prefix / "software/One/1.0/share/launch.sh").read_text()
+
+
+def test_an_easyconfig_in_a_closed_directory_stops_no_other_module(
+    shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser
+) -> None:
+    image = f"version: '1'\nimage: {{sources: [{images.tiny_sif}]}}\n"
+    for name in ("One", "Two"):
+        write(shared_tmp / f"{name}/{name}-1.yaml", f"name: {name}\n{image}")
+    tree = {"SIFMOD_PREFIX": str(ordinary_user.home / "tree")}
+    files = (shared_tmp / "One/One-1.yaml", shared_tmp / "Two/Two-1.yaml")
+    ordinary_user.run((*SIFMOD, "install", *files, "--skip-sanity-check"), tree).ok()
+    (shared_tmp / "One").chmod(0)
+    with files[1].open("a") as file:
+        file.write("env: {A: b}\n")
+    for words in (("-D",), ("--yes",)):
+        ended = ordinary_user.run((*SIFMOD, "install", "--module-only", "--installed", *words), tree)
+        assert ended.code == 25, ended.stderr
+        assert f"One/1: {files[0]}: Permission denied" in ended.stderr
+        assert "1 of 2 installed modules change, 1 could not be decided" in ended.stderr
+    assert (ordinary_user.home / "tree/software/Two/.generations/1/2").is_dir()

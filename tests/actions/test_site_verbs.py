@@ -22,7 +22,9 @@ from sifmod.config.yaml.parse import parse_yaml
 from sifmod.config.yaml.validate import check_layer
 from support.config import write
 from support.generation import find
+from support.identity import call_as
 from support.images import Images
+from support.user import OrdinaryUser
 
 
 def test_detect_names_the_site_that_the_paths_tell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +119,14 @@ def test_a_missing_source() -> None:
         "s.yaml:1:23: binds.a[1]: nothing on this machine matches /no/s*, and it is not optional: no module with it "
         "can be loaded",
     ]
+
+
+def test_a_source_in_a_closed_directory_is_missing(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    closed = shared_tmp / "closed"
+    closed.mkdir(0 if os.geteuid() else 0o700)
+    text = f"binds: {{a: ['{closed}/a', '/usr:{closed}/b', {{source: '{closed}/c', optional: true}}]}}"
+    (found,) = call_as(ordinary_user.user, lambda: lint(text))
+    assert f"binds.a[0]: {closed}/a does not exist on this machine and is not optional" in found
 
 
 def test_one_target_twice() -> None:

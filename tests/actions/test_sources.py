@@ -1,5 +1,6 @@
 """What is known of an image before it is fetched: its size, and whether a local source has changed."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from sifmod.errors import FetchError
 from sifmod.image import fetch
 from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan
+from support.command import SIFMOD
+from support.config import write
 from support.fetching import Prefix, plan
 from support.images import Images
+from support.user import OrdinaryUser
 
 
 def image(*sources: str, **changes: object) -> ImagePlan:
@@ -93,3 +97,21 @@ def test_a_changed_layout_is_noticed(tmp_path: Path, images: Images, monkeypatch
     shutil.copytree(images.tiny_layout("other"), layout)
     assert run(["install", "-q", str(easyconfig)]) == 0
     assert len(list(store.glob("*.sif"))) == 2
+
+
+def test_a_closed_image_directory_is_passed_over(shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser) -> None:
+    """As one without the image: by an install, a rollback, and what reads the installed image."""
+    (shared_tmp / "closed").mkdir(0)
+    shutil.copy(images.tiny_sif, ordinary_user.home / "tiny.sif")
+    text = "name: App\nversion: '1'\nimage: {sources: [tiny.sif], filename: tiny.sif}\n"
+    easyconfig = write(shared_tmp / "App-1.yaml", text)
+    tree = ordinary_user.home / "tree"
+    env = {"SIFMOD_IMAGE_DIRS": f"{shared_tmp}/closed:{ordinary_user.home}", "SIFMOD_PREFIX": str(tree)}
+    install = ("install", easyconfig, "--skip-sanity-check")
+    for words in (install, (*install, "--rebuild"), ("rollback", "App"), ("verify",)):
+        ended = ordinary_user.run((*SIFMOD, *words), env)
+        assert ended.code == 0, (words, ended.stderr)
+    (tree / "software/App/1/tiny.sif").unlink()  # in favour of the site's copy
+    easyconfig.write_text(f"{text}env: {{A: b}}\n")
+    ended = ordinary_user.run((*SIFMOD, "install", "--module-only", "--installed", "--yes"), env)
+    assert ended.code == 0, ended.stderr

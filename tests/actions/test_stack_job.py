@@ -233,6 +233,29 @@ def test_the_last_element_decides_though_it_was_submitted_for_a_part(
     assert read_life(Layout(here / "prefix"), "A").default == ("1" if both else None)
 
 
+def test_what_the_last_element_decided_before_an_error_is_the_stacks(
+    here: Path, images: Images, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "AB":
+        write(here / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    hook = write(here / "hook", "#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    write(here.parent / "etc-sifmod.d/x.yaml", f"hooks: {{before_retire: ['{hook}']}}\n")
+    retired = "{easyconfig: B-1.yaml, retired: {since: 2026-01-01}}"
+    write(here / "stack.yaml", f"easyconfigs: [{{easyconfig: A-1.yaml, default: true}}, {retired}]\n")
+    program("sbatch", "echo 1")
+    program("squeue", "echo '1_0|RUNNING|None'")
+    assert run(["stack", "apply", "stack.yaml", "--job"]) == 0
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--only", "B/1", "--skip-sanity-check"]) == 18
+    assert read_life(Layout(here / "prefix"), "A").default == "1"
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID")
+    write(here / "stack.yaml", "easyconfigs: [A-1.yaml, B-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", "--skip-sanity-check"]) == 0
+    assert read_life(Layout(here / "prefix"), "A").default is None
+
+
 LOG = """{"what": "installed", "text": "", "generation": 1, "exit_code": 0, "job": "9_2"}
 {"what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18, "job": "9_2"}
 {"what": "said", "text": "failed (7): a sentence is no fact", "job": "9_2"}

@@ -1,5 +1,6 @@
 """Workers: one that dies fails its task, and the others go on."""
 
+import errno
 import os
 import signal
 from collections import deque
@@ -17,6 +18,10 @@ def _do(task: int, tell: SendEvent) -> object:
         raise FetchError("no network", "try again")
     if task == 4:
         raise ValueError("odd")
+    if task == 7:
+        raise OSError(errno.ENOSPC, "No space left on device", "/x")
+    if task == 8:
+        raise RuntimeError("can't start new thread")
     tell(ProgressEvent(task, "it", 1, 2))
     return task * 10
 
@@ -28,7 +33,7 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
         if isinstance(event, FinishedEvent):
             finished[event.task] = event
             if event.task == 5:
-                tasks.append(6)  # what became possible by it
+                tasks += (6, 7, 8)  # what became possible by it
     assert {task: event.result for task, event in finished.items() if event.error is None} == {
         0: 0,
         1: 10,
@@ -46,6 +51,11 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
     assert bug
     assert "ValueError: odd" in bug.message
     assert bug.exit_code == 70
+    full, limited = (finished[task].error for task in (7, 8))
+    assert full
+    assert (full.message, full.exit_code) == ("/x: No space left on device, nothing was published", 18)
+    assert limited
+    assert limited.message == "no further process or thread may be started here"
 
 
 def _chatter(task: int, tell: SendEvent) -> object:

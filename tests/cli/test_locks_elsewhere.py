@@ -85,11 +85,11 @@ def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
     write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "first"))
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
-    assert run(words) == 0
-    assert run([*words, "-o", "../beside/a lock"]) == 0
     beside = (checkout / words[-1]).with_suffix(".lock")
-    assert "`--locked` reads" in capfd.readouterr().err
+    assert run(words) == 0
+    assert run([*words, "-o", f"../beside/{beside.name}"]) == 0
+    assert f"`--locked` reads {beside} instead" in capfd.readouterr().err
     assert run([*words, "-o", beside.name]) == 0
     assert "`--locked` installs exactly these" in capfd.readouterr().err
-    assert (tmp_path / "beside/a lock").read_text() == beside.read_text()
+    assert (tmp_path / "beside" / beside.name).read_text() == beside.read_text()
     assert '"App-1.yaml": ' in beside.read_text()

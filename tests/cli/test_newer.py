@@ -1,12 +1,16 @@
 """`sifmod outdated` and `upgrade`: later versions, and tags that name another image now, of ordinary modules."""
 
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sifmod.actions.outdated import outdated
 from sifmod.cli.main import run
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live, live_modules
@@ -146,6 +150,27 @@ def test_a_server_that_does_not_answer(here: Path, registry: Registry, capfd: py
     assert out.startswith("Plain/1-b: ")
     assert f"== warning: docker://{registry.address}/newer:1 could not be asked: " in err
     assert disk_state(here / "tree") == before
+
+
+def test_an_error_here_is_not_that_nothing_is_newer(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The outcome would be that the module is up to date."""
+
+    def full(_site: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    assert found(here, "Tagged", "1")
+    monkeypatch.setattr("sifmod.actions.outdated.fetch_settings", full)
+    capfd.readouterr()
+    assert run(["outdated"]) == 18
+    assert "error: Too many open files" in capfd.readouterr().err
+
+
+def test_a_module_that_vanishes_is_not_looked_at(here: Path) -> None:
+    gone = found(here, "Tagged", "1")
+    shutil.rmtree(here / "tree/software/Tagged")
+    assert outdated((gone,), load_site({}, os.environ)).newer == ()
 
 
 @pytest.mark.usefixtures("needs_root")

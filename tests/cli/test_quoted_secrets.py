@@ -172,6 +172,8 @@ def test_no_command_repeats_a_wrong_value(key: str, told: Told, images: Images) 
         ("no me:a/S3CRET@h.org/x", "no h.org/x"),
         ("git+https://h:80/a/b.git@v1.0 and oci:a/b@c", "git+https://h:80/a/b.git@v1.0 and oci:a/b@c"),
         ("a.yaml:3:1: b/c@d, http://h:80 or me@h", "a.yaml:3:1: b/c@d, http://h:80 or me@h"),
+        ("no answer from http://h:80, ask me@h", "no answer from http://h:80, ask me@h"),
+        ("(see 'http://h:80'). Ask me@h", "(see 'http://h:80'). Ask me@h"),
     ],
 )
 def test_what_is_left_of_a_message(text: str, expected: str) -> None:

@@ -865,3 +865,38 @@ def test_a_decision_that_failed_is_made_by_the_next_apply(here: Path) -> None:
     life = read_life(Layout(here / "prefix"), "Good")
     assert life.default is None
     assert life.of("1").retired
+
+
+def test_a_default_that_stays_is_still_the_stacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As long as what follows it stays uninstalled; the stack forgot that the default was its own."""
+    own, layout = "own/Own-1.yaml", Layout(here / "prefix")
+    write(here / "stack.yaml", f"easyconfigs: [{{easyconfig: {own}, default: true}}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["install", "own/Own-2.yaml", SKIP]) == 0
+    assert run(["retire", "Own/2"]) == 0
+    assert run(["gc", "--yes", "--now", "--ignore-jobs"]) == 0
+    write(here / "stack.yaml", f"easyconfigs: [{own}, {{easyconfig: own/Own-2.yaml, default: true}}]\n")
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    assert " [E] Own/2: " in capfd.readouterr().out
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert read_life(layout, "Own").default == "1"
+    write(here / "stack.yaml", f"easyconfigs: [{own}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert read_life(layout, "Own").default is None
+
+
+def test_a_default_stays_until_its_successor_is_there(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where the install of the new default fails, or its job only waits, users keep the old one."""
+    layout, stack = Layout(here / "prefix"), "easyconfigs: [{{easyconfig: own/Own-{0}.yaml, default: true}}{1}]\n"
+    write(here / "stack.yaml", stack.format(1, ""))
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    write(here / "own/Own-2.yaml", "name: Own\nversion: '2'\nimage: {sources: [none.sif]}\n")
+    write(here / "stack.yaml", stack.format(2, ", own/Own-1.yaml"))
+    assert run(["stack", "apply", "stack.yaml", SKIP]) != 0
+    assert "Own/2 is not installed, so it was not made the default" in capfd.readouterr().err
+    assert read_life(layout, "Own").default == "1"
+    write(here / "stack.yaml", stack.format(2, ", {easyconfig: own/Own-1.yaml, hidden: true}"))
+    assert run(["stack", "apply", "stack.yaml", SKIP]) != 0
+    assert read_life(layout, "Own").default is None
+    assert read_life(layout, "Own").of("1").hidden

@@ -149,6 +149,12 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
     assert told.startswith("5:11: image.build.from: Base-1.yaml has no variant for this machine")
 
 
+@pytest.mark.parametrize("url", ["https://me:$TOKEN@h/x", "https://${TOKEN}@h/x", "https://h/x?token=$TOKEN"])
+def test_commands_may_name_the_variable_of_a_login(url: str, configuration: Configuration) -> None:
+    plan = planned(configuration, f"{HEAD}    from: a.sif\n    post: wget {url}\n")
+    assert plan.build and plan.build.post == f"wget {url}"
+
+
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
@@ -162,6 +168,18 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
         (
             "{from: a.sif, labels: {a: 'see https://me:s3 cret@h/x'}}",
             "4:36: image.build.labels.a: a login cannot be used here, because the image would keep it",
+        ),
+        (
+            "{from: a.sif, env: {INDEX: 'https://h/simple?token=s3cret'}}",
+            "4:37: image.build.env.INDEX: the token of a URL cannot be used here, because the image would keep it",
+        ),
+        (
+            "{from: a.sif, post: 'pip install -i https://me:s3cret@h/simple six'}",
+            "4:30: image.build.post: a login cannot be used here, because the image would keep it",
+        ),
+        (
+            "{from: a.sif, pip: [a], test: 'wget https://h/x?token=s3cret'}",
+            "4:40: image.build.test: the token of a URL cannot be used here, because the image would keep it",
         ),
         (
             "{definition: a.def, arguments: {A: 'https://me:s3cret@h'}}",

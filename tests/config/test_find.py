@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from sifmod.config.find import easyconfigs, find_easyconfig, name_of, places_before, quick_robot_paths, shipped
 from sifmod.errors import EasyconfigNotFoundError
+from support.command import SIFMOD
 from support.config import Configuration, write
+from support.user import OrdinaryUser
 
 
 @pytest.fixture
@@ -195,3 +197,15 @@ def test_a_directory_that_cannot_be_read_hides_nothing_else(tmp_path: Path, monk
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
     assert easyconfigs((tmp_path,)) == (tmp_path / "b/b-1.yaml",)
+
+
+def test_closed_directories_end_no_command(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """What a user cannot enter has no easyconfig, no preset and no cache for him."""
+    closed, robot = shared_tmp / "closed", shared_tmp / "robot"
+    closed.mkdir(0)
+    write(robot / "presets/small.yaml", "accelerator: none\n")
+    write(robot / "App-1.yaml", "name: App\nversion: '1'\npreset: small\nimage: {sources: [/no/such.sif]}\n")
+    env = {"SIFMOD_ROBOT_PATHS": f"{closed}:{robot}", "UV_CACHE_DIR": f"{closed}/uv"}
+    for words in (("search", "app"), ("check", robot / "App-1.yaml"), ("gc",)):
+        ended = ordinary_user.run((*SIFMOD, *words), env)
+        assert ended.code == 0, ended.stderr

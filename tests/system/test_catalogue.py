@@ -392,6 +392,18 @@ def test_a_reader_of_the_tree_tests_and_leaves_nothing(
     assert entry.last_test == (line.time, line.host, False)
 
 
+def test_a_test_of_another_trees_module_is_logged_there(shared_tmp: Path) -> None:
+    """Under that tree's lock and modes: the run made a lock in the user's own tree, which it does not concern."""
+    layout = Layout(shared_tmp / "theirs")
+    installation = install(layout, "a")
+    facts = Configuration(shared_tmp).site(site="generic", prefix=f"{shared_tmp}/mine").site
+    site = replace(facts, sharing="group", group="no-such-group", umask=0o027)
+    record_test(installation, site, Reporter(print), passed=True)
+    assert not site.prefix.exists()
+    assert [one.done.what for one in read_log(layout, installation.module).entries] == ["test passed"]
+    assert layout.log(installation.module).stat().st_mode & 0o777 == 0o644
+
+
 SITE = """
 name: hilltop
 accelerator: rocm

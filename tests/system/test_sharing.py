@@ -373,7 +373,12 @@ def test_a_process_without_the_group_changes_nothing(machine: Machine, mode: int
     refused_all(machine, above, *first)
     machine.ok("ann", *machine.install("a"))
     later = (("hide", "Tiny/1.0"), ("uninstall", "Tiny/1.0"), ("gc", "--yes", "--now", "--ignore-jobs"))
-    refused_all(machine, above, machine.install("b"), *first[1:], *later)
+    more = (("stack", "lock", stack, "-o", above / "course.lock"), ("verify", "--repair-modes"))
+    refused_all(machine, above, machine.install("b"), *first[1:], *later, *more)
+    before = disk_state(above)
+    tested = machine.run("ann before she joined", "test", "Tiny/1.0")
+    assert f"the test was not logged: this process is not in the group {GROUP}" in tested.stderr
+    assert disk_state(above) == before
     for words in (("list",), ("show", "Tiny/1.0"), ("verify",), machine.install("a"), ("gc",)):
         machine.ok("ann before she joined", *words)
     stack.unlink()

@@ -178,7 +178,7 @@ def test_a_squeue_that_does_not_answer_keeps_everything(tmp_path: Path, monkeypa
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{squeue.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(slurm, "_TIMEOUT", 0.2)
-    assert slurm.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
+    assert slurm.ask_slurm(tmp_path).unknown.startswith("Slurm did not answer: ")
 
 
 def test_doctor_says_who_chose_the_prefix(

@@ -238,6 +238,15 @@ def test_bytecode_that_cannot_be_kept_is_one_line(tmp_path: Path) -> None:
     assert (ended.code, ended.stderr) == (3, "the bytecode cannot be kept: No space left on device\n")
 
 
+def test_a_module_that_cannot_be_read_is_no_full_cache(tmp_path: Path) -> None:
+    (tmp_path / "wanted").write_text(json.dumps({"0": ["gone.py"]}))
+    ended = run((sys.executable, "-c", COMPILE, tmp_path, tmp_path, tmp_path / "wanted", "1"))
+    assert ended.code == 1
+    assert "No such file or directory" in ended.stderr
+    assert "cannot be kept" not in ended.stderr
+    assert not (tmp_path / "0").exists()
+
+
 @pytest.mark.parametrize("name", ["bundle", "bundle.tar"])
 def test_a_bundle_keeps_what_the_next_run_continues(name: str, tmp_path: Path) -> None:
     """And says so, after it has really kept it."""

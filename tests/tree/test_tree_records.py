@@ -38,7 +38,9 @@ from sifmod.tree.stored_image import (
     read_stored,
     used_images,
 )
+from support.identity import call_as
 from support.tree import MODULE, install
+from support.user import OrdinaryUser
 
 EVENTS = (Event(1, 2e9), Event(2, 2e9 + 2), Event(1, 2e9 + 3), Event(None, 2e9 + 4))
 
@@ -119,13 +121,14 @@ def test_what_is_no_regular_file_is_no_history(tmp_path: Path) -> None:
 # Slurm
 
 
-def squeue(directory: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> Path:
-    """A squeue that notes its arguments: where."""
-    program, said = directory / "bin" / "squeue", directory / "said"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\necho "$@" > {said}\n{lines}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+def squeue(directory: Path, monkeypatch: pytest.MonkeyPatch, lines: str, scontrol: str = "") -> Path:
+    """A squeue that notes its arguments: where. Beside it a scontrol."""
+    programs, said = directory / "bin", directory / "said"
+    programs.mkdir(exist_ok=True)
+    for name, does in (("squeue", f'echo "$@" > {said}\n{lines}'), ("scontrol", scontrol)):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     return said
 
 
@@ -177,7 +180,21 @@ def test_where_there_is_no_squeue_there_is_no_job(tmp_path: Path, monkeypatch: p
     (tmp_path / "squeue").write_text("no program")
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setattr("subprocess.run", lambda *_, **__: (_ for _ in ()).throw(OSError(8, "Exec format error")))
-    assert ask_slurm(tmp_path) == Jobs(None, "squeue did not answer: [Errno 8] Exec format error")
+    assert ask_slurm(tmp_path) == Jobs(None, "Slurm did not answer: [Errno 8] Exec format error")
+
+
+def test_whether_jobs_are_hidden_has_to_be_known(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or gc removes what a job uses that squeue does not show."""
+    squeue(shared_tmp, monkeypatch, "true", "echo 'slurm_load_ctl_conf error: timed out' >&2; exit 1")
+    found = call_as(ordinary_user.user, lambda: ask_slurm(shared_tmp))
+    assert found.unknown == "scontrol failed: slurm_load_ctl_conf error: timed out"
+    squeue(shared_tmp, monkeypatch, "true", "exec sleep 60")
+    monkeypatch.setattr("sifmod.actions.slurm._TIMEOUT", 0.2)
+    found = call_as(ordinary_user.user, lambda: ask_slurm(shared_tmp))
+    assert found.unknown.startswith("Slurm did not answer: ")
+    assert "scontrol" in found.unknown
 
 
 @pytest.mark.parametrize(("mode", "alone"), [(0o700, True), (0o744, True), (0o710, False), (0o701, False)])

@@ -81,8 +81,8 @@ def recorded_image(installation: Installation) -> Artifact:
 def released(installation: Installation, plan: Plan) -> bool:
     """Whether the user removed the link to the image in favour of the site's copy, as on LUMI."""
     own = Path(installation.root, installation.required_image.filename)
-    copies = (Path(directory, plan.required_image.filename) for directory in plan.required_image.image_dirs)
-    return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
+    copies = (f"{directory}/{plan.required_image.filename}" for directory in plan.required_image.image_dirs)
+    return not os.path.lexists(own) and any(map(os.path.isfile, copies))
 
 
 def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:

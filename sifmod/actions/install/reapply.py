@@ -26,7 +26,7 @@ from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
-from sifmod.errors import EasyconfigNotFoundError, HeldError, InstallError, ModuleError, SifmodError
+from sifmod.errors import EasyconfigNotFoundError, HeldError, InstallError, ModuleError, SifmodError, error_of
 from sifmod.module.plan import Plan
 from sifmod.tree.history import read_past
 from sifmod.tree.layout import Layout
@@ -85,8 +85,8 @@ def rerender_all(asked: RerenderContext) -> Iterator[Rerendered]:
         try:
             installation, decision = _decided(*modules[number], asked)
             return _rerendered(installation, decision, asked)._replace(decided=_digest(decision))
-        except SifmodError as error:
-            return Rerendered(*modules[number], error=error)
+        except (SifmodError, OSError) as error:
+            return Rerendered(*modules[number], error=error_of(error))
 
     yield from in_order(shown, len(modules), asked.processors)
 
@@ -105,18 +105,18 @@ def rerender(
     try:
         installation, decision = _decided(module, number, asked)
         one = None if decided else _rerendered(installation, decision, asked)
-    except SifmodError as error:
+    except (SifmodError, OSError) as error:
         if decided:
             raise
-        return Rerendered(module, number, error=error), None
+        return Rerendered(module, number, error=error_of(error)), None
     if decided and _digest(decision) != decided:
         raise InstallError(f"{module}: its site, easyconfig or receipt changed meanwhile", "repeat the command")
     if one and not one.changes:
         return one, None
     try:
         outcome = install(decision, reporter.tree(decision.site.site), reporter)
-    except SifmodError as error:
-        return one, error
+    except (SifmodError, OSError) as error:
+        return one, error_of(error)
     return one, (outcome.installation.generation, outcome.changed)
 
 

@@ -53,14 +53,18 @@ def keep(place, names, contents):
     found = [(importlib.util.cache_from_source(name), content) for name, content in zip(names, contents) if content]
     listed = json.dumps([[os.fsencode(name).decode("latin-1"), len(content)] for name, content in found])
     entry = listed.encode() + b"\n" + b"".join(content for _, content in found)
-    descriptor, new = tempfile.mkstemp(dir=os.path.dirname(place))
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(hashlib.sha256(entry).hexdigest().encode() + b"\n" + entry)
-        os.replace(new, place)
-    except BaseException:
-        os.unlink(new)
-        raise
+        descriptor, new = tempfile.mkstemp(dir=os.path.dirname(place))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(hashlib.sha256(entry).hexdigest().encode() + b"\n" + entry)
+            os.replace(new, place)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        print(f"the bytecode cannot be kept: {error.strerror}", file=sys.stderr)
+        sys.exit(3)
 
 def main(top, cache, wanted, jobs):
     with open(wanted) as file:
@@ -68,11 +72,7 @@ def main(top, cache, wanted, jobs):
     with multiprocessing.get_context("fork").Pool(int(jobs), bound) as pool:
         for key, names in entries.items():
             names = [os.fsdecode(name.encode("latin-1")) for name in names]
-            try:
-                keep(os.path.join(cache, key), names, pool.imap(partial(compiled, top), names, chunksize=16))
-            except OSError as error:
-                print(f"the bytecode cannot be kept: {error.strerror}", file=sys.stderr)
-                sys.exit(3)
+            keep(os.path.join(cache, key), names, pool.imap(partial(compiled, top), names, chunksize=16))
 
 main(*sys.argv[1:])
 """

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -37,12 +38,12 @@ class OutgoingLayer(NamedTuple):
 def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout, ...]:
     """The trees whose modules this user can load: the first, the others that can be read, then those on MODULEPATH."""
     own, *others = trees
-    found = [own.prefix, *(one.prefix for one in others if is_readable(one))]
+    found = [own, *filter(is_readable, others)]
     for directory in map(Path, filter(None, environ.get("MODULEPATH", "").split(":"))):
-        above = directory.parent
-        if directory.name == "modules" and directory.is_absolute() and (above / "software").is_dir():
-            found.append(above)
-    return tuple(Layout(one) for one in dict.fromkeys(found))
+        with suppress(OptionError):  # what cannot be a prefix, such as / for /modules
+            if directory.name == "modules" and is_readable(tree := Layout(directory.parent)):
+                found.append(tree)
+    return tuple(dict.fromkeys(found))
 
 
 def layouts_of(site: "Site", environ: Mapping[str, str]) -> tuple[Layout, ...]:

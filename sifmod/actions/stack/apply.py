@@ -146,11 +146,8 @@ class _Apply:
             self._install(applying)
         waits = bool(submitted and submitted.jobs and not self.run.wait)
         try:
-            later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
-        except BaseException:
-            decided = decided and with_earlier(plan, decided)
-            raise
-        finally:  # what was installed is recorded although a decision or its hook fails
+            later = self._decide(plan, decided, waits=waits)
+        finally:
             decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
         return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
 
@@ -200,15 +197,25 @@ class _Apply:
                 applying.failed[number] = SifmodError(why, "the same command submits it again")
                 self.tell(applying.ended(number))
 
+    def _decide(self, plan: StackPlan, decided: LifecycleChanges | None, *, waits: bool = False) -> tuple[str, ...]:
+        """Apply the decisions as `apply_lifecycle`; what was installed and decided is recorded, also after an error."""
+        site, reporter = self.planned.site.site, self.reporter
+        try:
+            return apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
+        except BaseException:
+            decided = decided and with_earlier(plan, decided)
+            raise
+        finally:
+            _write_down(plan, decided, self.planned.lock, site, reporter)
+
     def _end(
         self, whole: StackPlan, applying: ApplyContext, decided: LifecycleChanges | None, *, submitted: bool
     ) -> LifecycleChanges | None:
-        """Write the record of the stack, and refresh the spider cache if needed; returns the lifecycle decisions.
+        """Refresh the spider cache if needed; returns the lifecycle decisions.
 
-        With jobs, their last element refreshes the cache, unless a module has failed by now.
+        With jobs, their last element does that, unless a module has failed by now, and decides about all modules.
         """
-        plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
-        _write_down(plan, decided, planned.lock, site, reporter)
+        plan, site, reporter = applying.plan, self.planned.site.site, self.reporter
         stale = bool(decided and decided.changes)
         ended = end_of_element(plan, site, reporter.tree(site)) if self.run.options.only else None
         if ended:
@@ -218,8 +225,7 @@ class _Apply:
         try:
             if ended and ended.decides:  # nothing is submitted that would do it later
                 decided = lifecycle_changes(whole)
-                apply_lifecycle(whole, decided, site, reporter)
-                _write_down(whole, decided, planned.lock, site, reporter)
+                self._decide(whole, decided)
         finally:
             if stale:
                 refresh_spider_cache(plan.layout, site, reporter)

@@ -58,7 +58,9 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
             if (wants := one._replace(**{part: getattr(said, part) for part in has | mine})) != one:
                 life = life.with_life(module.version, wants)
             decided += [f"{module} {part}" for part in has]
-        if defaults.get(name) not in away and (name in defaults or name in ours):
+        if defaults.get(name) in away:
+            decided += [name] if name in ours else []
+        elif name in defaults or name in ours:
             life = NameLife(defaults.get(name), life.versions)
             decided += [name] if name in defaults else []
         if life != now:
@@ -112,7 +114,8 @@ def apply_lifecycle(
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    With `waits` returns these missing modules, else (). Raises the first error of `change_life`, after all others.
+    Until a new default is there, the old one stays. With `waits` returns these missing modules, else (). Raises the
+    first error of `change_life`, after all others.
     """
     later: list[str] = []
     failed: SifmodError | None = None
@@ -122,13 +125,15 @@ def apply_lifecycle(
         if waits:
             comes = {version for version in new if named[version].mark not in _AWAY}
             later += [f"{name}/{version}" for version in sorted(comes & {*life.versions, life.default})]
-        before = read_life(plan.layout, name).versions
+        before = read_life(plan.layout, name)
         there = {version: one for version, one in life.versions.items() if version not in new}
-        there |= {version: one for version, one in before.items() if version in new}
-        default = life.default if life.default and _is_there(plan, name, life.default) else None
-        if default != life.default and not waits:
-            reporter.say(f"warning: {name}/{life.default} is not installed, so it was not made the default")
-        if there or default or read_life(plan.layout, name) != NameLife():
+        there |= {version: one for version, one in before.versions.items() if version in new}
+        default = life.default
+        if default and not _is_there(plan, name, default):
+            if not waits:
+                reporter.say(f"warning: {name}/{default} is not installed, so it was not made the default")
+            default = before.default if _can_stay(plan, name, NameLife(before.default, there)) else None
+        if there or default or before != NameLife():
             try:
                 with site_umask(site):
                     change_life(plan.layout, name, NameLife(default, there), site, reporter)
@@ -137,6 +142,12 @@ def apply_lifecycle(
     if failed:
         raise failed
     return tuple(later)
+
+
+def _can_stay(plan: StackPlan, name: str, life: NameLife) -> bool:
+    """Whether a default is installed, and not to be hidden or retired."""
+    one = life.of(life.default or "")
+    return life.default is not None and _is_there(plan, name, life.default) and not (one.hidden or one.retired)
 
 
 def _is_there(plan: StackPlan, name: str, version: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.author.new_file import write_text
-from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.changing_prefix import check_group, site_umask
 from sifmod.actions.layer.locked_layers import check_packed, own_layers
 from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
@@ -89,6 +89,7 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
     Raises the errors of `read_stack` and `write_lock`, LockError, InstallError, PermissionsError.
     """
     planned = read_stack(file, options)
+    check_group(planned.site.site)
     modules = () if forget else write_lock(planned, path, planned.stack.path.parent)
     stack, layout = planned.stack, planned.layout
 

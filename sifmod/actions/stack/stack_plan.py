@@ -26,7 +26,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
+from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError, error_of
 from sifmod.tree.history import read_past
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import decided_names, read_life, today
@@ -181,7 +181,7 @@ def _of_member(member: Member, planned: Planned, around: HostFacts, sites: Sites
         here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
         return [_step(member, variant, planned, around, sites) for variant in here or (None,)]
     except (SifmodError, OSError) as error:
-        return _made_before(Step(member, None, "!", error=_error_of(error)), planned.layout, None)
+        return _made_before(Step(member, None, "!", error=error_of(error)), planned.layout, None)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
@@ -247,7 +247,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
     except HeldError as held:
         return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
     except (SifmodError, OSError) as error:
-        step = Step(member, variant, "!", module, error=_error_of(error))
+        step = Step(member, variant, "!", module, error=error_of(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]
 
 
@@ -311,7 +311,3 @@ def refuse_twice(steps: Iterable[tuple[object, Step]], message: Callable[[Step, 
             problems.append(problem_at(step.member.mark, "easyconfigs", message(step, other)))
     if problems:
         raise ConfigError(tuple(problems))
-
-
-def _error_of(error: SifmodError | OSError) -> SifmodError:
-    return error if isinstance(error, SifmodError) else SifmodError(str(error))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.changing_prefix import check_group, site_umask
 from sifmod.actions.install.reapply import planned
 from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.log import record
@@ -222,8 +222,11 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
     layout = Layout(installation.prefix)
     if not os.access(layout.prefix, os.W_OK):
         return
+    if site.prefix != layout.prefix:  # another tree, whose rights the site does not know
+        site = replace(site, prefix=layout.prefix, sharing=None, group=None, umask=None)
     module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
     try:
+        check_group(site)
         with site_umask(site), module_lock(reporter.tree(site), module) as mine:
             record(layout, Done(what, module, number, number, installation.image_sha256 or None), mine.held, reporter)
     except SifmodError as error:

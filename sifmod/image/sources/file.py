@@ -50,7 +50,7 @@ def _places(reference: Reference, directories: Directories) -> tuple[str, ...]:
 
 
 def _find(reference: Reference, directories: Directories, is_there: Callable[[Path], bool]) -> Path | None:
-    """The file of a path, which may be missing; for a bare name the first one that exists, or None."""
+    """The file of a path, which may be missing; for a bare name the first one that this user sees, or None."""
     places = map(Path, _places(reference, directories))
     return next((path for path in places if "/" in reference.location or is_there(path)), None)
 
@@ -61,7 +61,7 @@ def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
     Raises FetchError if it is in none, and for a missing path that looks like an image in a registry.
     """
     hint = in_a_registry(reference.source)
-    if found := _find(reference, (".", *image_dirs), Path.is_file):
+    if found := _find(reference, (".", *image_dirs), os.path.isfile):
         if hint and not found.exists():
             raise FetchError(f"there is no file {reference.source}", hint)
         return found
@@ -80,7 +80,7 @@ def _announced(request: FetchRequest) -> int | None:
 
 def _fetch(request: Fetching) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
-    if found := _find(reference, image_dirs, Path.exists):
+    if found := _find(reference, image_dirs, os.path.exists):
         return take_file(found.absolute(), request)
     where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
     raise FetchError(f"no file with this name; searched in: {where}")
