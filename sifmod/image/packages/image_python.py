@@ -151,7 +151,7 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
 
 
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_ENDLESS = re.compile("[0-9]{600}")  # 4300 digits are too many for Python, and 640 where its user says so
+_TOO_LONG = re.compile("[0-9]{600}")  # 4300 digits are too many for Python, and 640 where its user says so
 
 
 def _distribution(fields: list[Any]) -> Distribution:
@@ -171,6 +171,6 @@ def has_valid_name(name: Any, version: Any) -> bool:
 def read_requirement(text: str) -> Requirement | None:
     """A requirement; None if it is invalid, as in older packages, or has a number that Python does not convert."""
     try:
-        return None if _ENDLESS.search(text) else Requirement(text)
+        return None if _TOO_LONG.search(text) else Requirement(text)
     except InvalidRequirement:
         return None
