@@ -176,6 +176,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
                 found.append(("layout" if header["bootstrap"] in _TAGGED else "file", value.strip()))
             elif key.lower() == "from" and header.get("bootstrap") in _REGISTRIES:
                 place = "/".join(filter(None, (header.get("registry"), header.get("namespace"), value.strip())))
+                _check_length(place)
                 found.append(("base", f"{header['bootstrap']}://{place}"))
         elif section.startswith(("%files", "%appfiles")) and not section.startswith("%files from") and line[:1] != "#":
             found.append(("file", line))
