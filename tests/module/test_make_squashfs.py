@@ -171,6 +171,19 @@ def test_what_a_smaller_group_reads_is_not_packed(module: Path, place: Place, or
     packer.run("make-squashfs").ok()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the place to any group")
+def test_what_is_made_is_of_the_group_of_its_place(module: Path, place: Place, tmp_path: Path) -> None:
+    """Without setgid too: colleagues could not read the squashfs, and every command binds it."""
+    packer = Packer(module, place, Somebody(None, tmp_path))
+    packer.fill()
+    os.chown(place.directory.parent, -1, 71_300)
+    place.directory.parent.chmod(0o750)
+    for path in (place.directory, *place.directory.rglob("*")):
+        os.chown(path, -1, 71_300, follow_symlinks=False)
+    packer.run("make-squashfs").ok()
+    assert (place.squashfs.stat().st_gid, place.squashfs.stat().st_mode & 0o777) == (71_300, 0o640)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root unpacks owners, setuid bits and devices")
 def test_root_unpacks_nothing_with_rights_of_its_own(module: Path, place: Place, ordinary_user: OrdinaryUser) -> None:
     """Every member of a group can write the squashfs, and choose owners and modes in it."""
