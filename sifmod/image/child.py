@@ -64,10 +64,10 @@ _PATIENCE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
 class Most(NamedTuple):
-    """Limits of a child in bytes, 0 for none."""
+    """Limits of a child in bytes, 0 for none: beyond one it is ended, with its exit code."""
 
-    memory: int = 0  # resident; beyond it the child is ended with exit code HEAVY
-    file_size: int = 0  # of each file that it writes; beyond it the child is ended with exit code LARGE
+    memory: int = 0  # resident, of the child alone: HEAVY
+    file_size: int = 0  # of each file that it or a process that it starts writes; only its own end is LARGE
 
 
 NO_LIMIT = Most()
@@ -103,8 +103,6 @@ def run_child(
     most: Most = NO_LIMIT,
 ) -> Ended:
     """Run `args` to the end, with empty input; after `limit` seconds it is ended, with exit code LATE.
-
-    `most`: limits of the child, and not of its children.
 
     `whole`: also end other processes in its group afterwards.
 

@@ -159,7 +159,7 @@ def reading(path: Path) -> Iterator[None]:
 def writing(path: Path, denied: str = "", after: str = "the partial file was removed") -> Iterator[None]:
     """Raise NoSpaceError, PermissionsError (its hint: `denied`) or FetchError where `path` cannot be written.
 
-    `after`: where the part is that was written before the disk was full.
+    `after`: what is done with the part that was written before the disk was full.
     """
     try:
         yield

@@ -85,6 +85,10 @@ class Found:
                 self.gpus.add("rocm" if name == "--rocm" else "cuda")
             elif name in _BIND_OPTIONS:
                 self.bind(value, where)
+            elif name == "--env" and self.env.get(key, text) != text:
+                self.notes.append(
+                    f"{where}the option --env {key[:60]} is not imported: the variable has another value in this module"
+                )
             elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
                 self.set(f"SINGULARITYENV_{key}", text)
             else:
@@ -101,7 +105,8 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        self.notes.extend(f"{where}the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
+        shown = (re.sub("[\ue000-\uf8ff]", "?", one[:80]) for one in bad)
+        self.notes.extend(f"{where}the bind path {one!r} {NOT_A_BIND}" for one in shown)
 
     def search(self, text: str) -> None:
         """Add directories to prepend to PATH inside; a relative one, or one with `$` or a backtick, gives a note."""

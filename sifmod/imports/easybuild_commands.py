@@ -102,7 +102,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
     post.append(said.pop("post", ""))
     build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
     # with blanks at the end of a line, YAML would write the text as one line
-    build["post"] = re.sub(r"(?m)[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
+    build["post"] = re.sub(r"(?m)(?<![ \t])[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
     if test := said.pop("test", "").strip():
         build["test"] = f"{test}\n"
     notes.extend(f"%{name} of its definition is not imported" for name, text in said.items() if text.strip())

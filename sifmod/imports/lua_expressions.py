@@ -166,7 +166,7 @@ class Expressions(ABC):
         else:
             method = self.accept(":") and self.next()
             self._arguments()
-            return "a method call on a text" if method else "a call"
+            return "a method call" if method else "a call"
         return "an index of a table"
 
     def _has_arguments(self) -> bool:

@@ -15,8 +15,8 @@ MODULES = ("load", "depends_on", "prereq", "always_load")
 _ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
 # functions that set nothing themselves
 _SILENT = (
-    *("LmodMessage", "LmodWarning", "LmodError", "io.stderr:write", "capture", "table.insert", "table.concat", "pairs"),
-    *("ipairs", "mode", "isloaded", "isFile", "isDir", "os.getenv", "pathJoin", "myModuleName", "myModuleVersion"),
+    *("LmodMessage", "LmodWarning", "LmodError", "capture", "table.insert", "table.concat", "pairs", "ipairs"),
+    *("mode", "isloaded", "isFile", "isDir", "os.getenv", "pathJoin", "myModuleName", "myModuleVersion"),
     *("myModuleFullName", "myModuleUsrName", "tostring", "string.lower", "string.format", "string.gsub", "unpack"),
     *("help", "whatis", "add_property"),
 )

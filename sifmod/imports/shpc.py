@@ -56,8 +56,8 @@ def read_shpc(path: Path) -> Imported:
     if maintainer := _text(recipe, "maintainer"):
         keys["whatis"] = (f"Maintainer: {maintainer}",)
     found = Found(notes=notes)
-    made = wrappers(recipe.get("aliases"), found)
     _env(recipe, found)
+    made = wrappers(recipe.get("aliases"), found)
     keys |= _accelerator(recipe, source, found) | found.keys()
     keys["image"] = {"sources": (source,)}
     keys |= {"wrappers": made} if made else {}

@@ -78,18 +78,20 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     if all(content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
         return False
     with _reported(f"cannot write the kernelspec {place}"):
-        make_directory(place, kernels)
-        for name, data in files.items():  # the last file makes it a kernelspec
-            new = place / f".{name}.new"
-            new.unlink(missing_ok=True)
-            try:
-                write(new, data, kernels, 0o777 if name == START else 0o666)
-                move(new, place / name, kernels)
-            except BaseException:
+        new = {name: place / f".{name}.new" for name in files}
+        try:
+            make_directory(place, kernels)
+            for name, path in new.items():
+                path.unlink(missing_ok=True)
+                write(path, files[name], kernels, 0o777 if name == START else 0o666)
+            for name, path in new.items():  # the last file makes it a kernelspec
+                move(path, place / name, kernels)
+        except BaseException:
+            for path in new.values():
                 with suppress(OSError):
-                    new.unlink(missing_ok=True)
-                prune(place, kernels.parent)
-                raise
+                    path.unlink(missing_ok=True)
+            prune(place, kernels.parent)
+            raise
     return True
 
 

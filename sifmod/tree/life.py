@@ -221,7 +221,9 @@ def _deprecated(*, since: str, until: str | None, message: str) -> Deprecated:
 
 
 def _retired(*, since: str, successor: str, message: str) -> Retired:
-    return Retired(date.fromisoformat(since), checked_text(successor), checked_text(message))
+    if (first := date.fromisoformat(since)) == date.min:  # `refused_from`, the day before which is the last one
+        raise ValueError(f"no day is before {first}")
+    return Retired(first, checked_text(successor), checked_text(message))
 
 
 def checked_text(text: str) -> str:

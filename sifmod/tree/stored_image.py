@@ -60,8 +60,8 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
     new = Given(source, origin.index, origin.manifest)
     given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
     before = image.origin
-    made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
-    return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+    other_conversion = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
+    return image._replace(origin=origin if other_conversion or not before.manifest else before, given=given)
 
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:

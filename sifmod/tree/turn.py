@@ -36,7 +36,7 @@ class LockQueue:
         self._pause = _FIRST
 
     def leave(self) -> None:
-        """Leave the queue, whether the lock was had or not."""
+        """Leave the queue, with or without the lock."""
         for one in (self._looking, self._holding):
             if one:
                 one.release()

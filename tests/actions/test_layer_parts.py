@@ -75,6 +75,7 @@ HELD = json.dumps(
             ["certifi", "2024.07.04", True, [], [], "", []],
             ["../evil", "1.0", True, [], [], "", []],
             ["odd", "no version", True, [], [], "", []],
+            ["odd", "9" * 5000, True, [], [], "", []],
         ],
     ]
 )
@@ -119,6 +120,13 @@ def test_what_the_image_asks_of_what_is_added() -> None:
     python = image_python(HELD, PROTECTED)
     assert python.broken_by({"fsspec": "2026.1"}) == ("torch 2.14.0a0+4fdf77b940 of the image needs fsspec<2026",)
     assert python.broken_by({"fsspec": "2025.9", "sympy": "1"}) == ()
+
+
+@pytest.mark.parametrize("need", ["fsspec<{}", "fsspec<2026; python_version < '{}'"])
+def test_what_the_image_asks_by_a_number_of_5000_digits(need: str) -> None:
+    """Python converts no such number; that ended in a traceback."""
+    python = image_python(HELD.replace("fsspec<2026", need.format("9" * 5000)), PROTECTED)
+    assert python.broken_by({"fsspec": "1"}) == ()
 
 
 def test_files_of_another_index_are_left_out_of_the_same_version() -> None:

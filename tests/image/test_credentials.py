@@ -427,3 +427,10 @@ def test_a_login_that_a_server_escapes_is_left_out(escape: Callable[[str], str])
     assert quoted(f"no {escape(login)} here", asked).replace('"', "") == "no *** here"
     alone = base64.b64encode(login.partition(":")[2].encode()).decode().rstrip("=")
     assert quoted(f"no {alone} here", asked) == "no *** here"
+
+
+def test_a_password_of_a_proxy_that_it_says_in_base64_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", f"http://me:{SECRET}@proxy.invalid:3128")
+    asked = requests.Request("GET", "https://h.invalid/x").prepare()
+    alone = base64.b64encode(SECRET.encode()).decode().rstrip("=")
+    assert quoted(f"no {alone}, no {SECRET} here", asked) == "no ***, no *** here"

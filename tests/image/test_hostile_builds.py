@@ -133,10 +133,18 @@ def test_files_of_a_definition(
     refused(tmp_path, said, capfd)
 
 
+LONG_LINE = "a line of the definition has more than 4096 characters"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("%files\n " + "{a,b}" * 1500 + " /x\n", "a line of %files has more than 100 braces"),
+        ("%files\n " + "{a,b}" * 150 + " /x\n", "a line of %files has more than 100 braces"),
+        # each part of the braces has all the rest, each use all of the argument: 250 GB and 30 GB
+        (f"%files\n {{{',' * 500_000}}}{'x' * 500_000} /x\n", LONG_LINE),
+        (f"%arguments\n a={'x' * 300_000}\n%files\n {'{{ a }}' * 100_000} /x\n", LONG_LINE),
+        (f"%arguments\n a={'x' * 4097}\n%files\n {{{{a}}}} /x\n", LONG_LINE),
+        (f"Registry: {'x' * 500_000}\nFrom: y\n", LONG_LINE),
         ("%files\n a\0b /x\n", "x.def contains a NUL character"),
         ("# x\n" * 300_000, "x.def has more bytes than 1048576 (`limits: {build_text_size: N}`"),
     ],

@@ -77,7 +77,7 @@ def test_a_sif_whose_files_have_no_end(data: bytes, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(limits, "_current", Limits(layer_ratio=1 << 20))
     convert(path, None, RUNTIME.plan, no_piece)
     monkeypatch.setattr(limits, "_current", Limits(layer_ratio=3))
-    with pytest.raises(ImageError, match=r"its files have over 3 times its size \(`limits: {layer_ratio: N}` in"):
+    with pytest.raises(ImageError, match=r"files have over 3 times its size \(`limits: {layer_ratio: N}` in"):
         convert(path, None, RUNTIME.plan, no_piece)
 
 

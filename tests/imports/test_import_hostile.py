@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.cli.main import run
+from sifmod.imports.easybuild_commands import read_build
 from sifmod.imports.lua import read_lua
 from sifmod.imports.python import evaluate
 from sifmod.imports.result import CannotImportError
@@ -163,6 +164,13 @@ def test_lists_in_themselves_and_in_many_others() -> None:
     doubled = "local t0 = {'x'}\n" + "".join(f"local t{n} = {{t{n - 1}, t{n - 1}}}\n" for n in range(1, 41))
     assert read_lua(f"{doubled}foo(t40, t40)\nsetenv('A', '1')", "x", "1").calls[-1].arguments == ("A", "1")
     read_lua("local t = {} table.insert(t, t) foo(t)", "x", "1")
+
+
+def test_many_blanks_in_a_definition() -> None:
+    """The time took the square of their number: most of an hour."""
+    text = f"Bootstrap: docker\nFrom: a\n%post\nb{' ' * 900_000}c \t\nd\n"
+    commands = (f"cat > x.def <<'EOF'\n{text}EOF\n", "singularity build y.sif x.def")
+    assert read_build(commands, []) == ({"from": "a", "post": f"b{' ' * 900_000}c\nd\n"}, ())
 
 
 def test_numbers_are_written_as_lua_writes_them() -> None:

@@ -186,7 +186,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     ' tostring(1) string.lower("X") capture("x") isloaded("x") isFile("x") pathJoin("x") myModuleFullName() mode()'
     ' myModuleName() myModuleVersion() os.getenv("X") local t = {} table.insert(t, 1) table.concat(t)': ({}, ()),
     "ipairs({}) pairs({})": ({}, ()),
-    'io.stderr:write("x")': ({}, ("line 1: a method call on a text is not supported",)),
+    'io.stderr:write("x")': ({}, ("line 1: a method call is not supported",)),
     "while x do end while x do end": ({}, ("line 1: a loop is not supported",)),
 }
 
@@ -278,12 +278,14 @@ def test_what_only_a_run_could_tell_of_a_command(tmp_path: Path) -> None:
         'set_alias("b", s .. " exec x.sif b " .. os.getenv("X"))\n'
         'set_alias(capture("c"), s .. " exec x.sif c")\n'
         f'set_alias("d", s .. " exec " .. capture("d") .. " d")\nset_alias("e")\n'
+        'set_alias("f", "singularity exec --bind " .. capture("f") .. "/x:/y x.sif f")\n'
     )
     made = read(tmp_path, text)
-    assert made.keys["wrappers"] == ("tool", "a", "d")
+    assert made.keys["wrappers"] == ("tool", "a", "d", "f")
     assert made.keys["image"] == {"sources": (URI,)}
     assert made.notes == (UNSURE.format("b"),
                           f"command '?' {INVALID}",
+                          f"the bind path '?/x:/y' {NOT_A_BIND}",
                           f"the commands are in 2 images; all are assigned to {URI}", NO_DIGEST)  # fmt: skip
 
 

@@ -195,6 +195,18 @@ def test_gpus_and_variables_in_the_options_of_an_alias_are_imported(tmp_path: Pa
     assert any("does not name an accelerator" in note for note in made.notes)
 
 
+def test_a_variable_with_several_values_in_options_is_not_silently_one_of_them(tmp_path: Path) -> None:
+    """An easyconfig has one value for all commands."""
+    options = {"a": "--env A=1", "b": "--env A=1 --env B=1", "c": "--env A=2", "d": "--env B=2"}
+    listed = ", ".join(f"{{name: {name}, command: x, singularity_options: '{one}'}}" for name, one in options.items())
+    made = read(tmp_path, f"{HEAD}aliases: [{listed}]\nenv: {{B: '2'}}\n")
+    assert made.keys["env"] == {"B": "2", "A": "1"}
+    assert made.notes == (
+        "alias b: the option --env B is not imported: the variable has another value in this module",
+        "alias c: the option --env A is not imported: the variable has another value in this module",
+    )
+
+
 GH = "gh: the SIF of a release has no digest here; `sifmod install` prints one to add"
 BESIDE = "path: a local SIF; put the easyconfig beside the container.yaml, or an absolute path into image.sources"
 ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"

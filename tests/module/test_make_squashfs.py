@@ -166,6 +166,22 @@ def test_what_a_smaller_group_reads_is_not_packed(module: Path, place: Place, or
     os.chown(place.directory / "a file", -1, 71_300)
     (place.directory / "a file").chmod(0o640)
     packer.refused("make-squashfs", 4, f"{place.directory / 'a file'} is closed to users who could read it")
+    hint = packer.run("make-squashfs").stderr.splitlines()[-1].partition("open all: ")[2]
+    packer.somebody.run(("sh", "-c", hint)).ok()
+    packer.run("make-squashfs").ok()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the place to any group")
+def test_what_is_made_is_of_the_group_of_its_place(module: Path, place: Place, tmp_path: Path) -> None:
+    """Without setgid too: colleagues could not read the squashfs, and every command binds it."""
+    packer = Packer(module, place, Somebody(None, tmp_path))
+    packer.fill()
+    os.chown(place.directory.parent, -1, 71_300)
+    place.directory.parent.chmod(0o750)
+    for path in (place.directory, *place.directory.rglob("*")):
+        os.chown(path, -1, 71_300, follow_symlinks=False)
+    packer.run("make-squashfs").ok()
+    assert (place.squashfs.stat().st_gid, place.squashfs.stat().st_mode & 0o777) == (71_300, 0o640)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root unpacks owners, setuid bits and devices")

@@ -18,7 +18,7 @@ from sifmod.tree.kernelspec import (
     write_kernelspec,
 )
 from support.disk_state import disk_state
-from support.small_disk import small_disk
+from support.small_disk import PAGE, small_disk
 
 TORCH = Kernelspec(ModuleName("PyTorch", "2.13.0+cu126"), "")
 
@@ -159,9 +159,10 @@ def test_killed_at_any_step_there_is_a_kernel_that_starts_or_none(tmp_path: Path
     assert (len(found) > 4, found[0], found[-1]) == (True, "old" if before else "", "new")
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fit", [0, 1], ids=["no file fits", "one of the two fits"])
+def test_a_full_disk_leaves_nothing(fit: int, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1 << 14) as disk:
-        (disk / "rest").write_bytes(bytes(shutil.disk_usage(disk).free))
+        (disk / "rest").write_bytes(bytes(shutil.disk_usage(disk).free - fit * PAGE))
         with pytest.raises(FullError):
             write_kernelspec(disk / "kernels", TORCH, "#!/bin/sh\n")
         assert [path.name for path in disk.iterdir()] == ["rest"]

@@ -81,6 +81,8 @@ def test_a_file_is_ours_until_it_is_edited(file: str) -> None:
         '{"format": 1, "default": null, "versions": {"1": {"other": 1}}}',
         json.dumps({"format": 1, "default": None, "versions": {
             "1": {"retired": {"since": "soon", "successor": "", "message": ""}}}}),
+        json.dumps({"format": 1, "default": None, "versions": {
+            "1": {"retired": {"since": "0001-01-01", "successor": "", "message": ""}}}}),
         json.dumps({"format": 1, "default": None, "versions": {"1": {"labels": [["a", "\x1b[2J"]]}}}),
         json.dumps({"format": 1, "default": None, "versions": {
             "1": {"deprecated": {"since": "2026-01-01", "until": None, "message": "a\nb"}}}}),

@@ -81,7 +81,7 @@ class Directory(Node):
 
 
 def directories(root: Directory) -> Iterator[Directory]:
-    """A directory and all below it, each before its own."""
+    """A directory and all directories below it; each comes before those in it."""
     todo = [root]
     while todo:
         directory = todo.pop()

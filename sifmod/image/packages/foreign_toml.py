@@ -18,22 +18,18 @@ _SIGNS = "[{=,."  # in front of each value and each part of a key, of which toml
 _SIGNS_OF_A_TEXT = 4  # locks of uv have two for each text
 
 
-class TooDeepTomlError(ValueError):
-    """A table or list is nested too deep."""
-
-
 class TooManyValuesError(ValueError):
     """The text has more values than the limit."""
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The table in `text`. Raises TOMLDecodeError, TooDeepTomlError, TooManyValuesError, or another ValueError."""
+    """The table in `text`. Raises TOMLDecodeError, TooManyValuesError, or another ValueError if it is too deep."""
     plain = _TEXT.sub("", text)
     if sum(map(plain.count, _SIGNS)) > _SIGNS_OF_A_TEXT * limits().lock_values:
         raise TooManyValuesError(f"more values than {bound('lock_values')}")
     try:
         if _LONG_KEY.search(text):
-            raise TooDeepTomlError("nested too deep")
+            raise RecursionError
         return tomllib.loads(text)
     except RecursionError as error:
-        raise TooDeepTomlError("nested too deep") from error
+        raise ValueError("nested too deep") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from sifmod.errors import ImageError
 from sifmod.image.inspect.python_environments import normalized
@@ -151,6 +151,7 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
 
 
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_TOO_LONG = re.compile("[0-9]{600}")  # 4300 digits are too many for Python, and 640 where its user says so
 
 
 def _distribution(fields: list[Any]) -> Distribution:
@@ -163,13 +164,13 @@ def has_valid_name(name: Any, version: Any) -> bool:
     """Whether the name and the version are valid, since an image may have any text there."""
     try:
         return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, and numbers of 5000 digits
         return False
 
 
 def read_requirement(text: str) -> Requirement | None:
-    """A requirement; None if it is invalid, as in older packages."""
+    """A requirement; None if it is invalid, as in older packages, or has a number that Python does not convert."""
     try:
-        return Requirement(text)
+        return None if _TOO_LONG.search(text) else Requirement(text)
     except InvalidRequirement:
         return None

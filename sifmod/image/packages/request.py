@@ -14,7 +14,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.config.redact import has_login, secret_parameter, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
-from sifmod.image.packages.foreign_toml import TooDeepTomlError, TooManyValuesError, read_toml
+from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
@@ -177,13 +177,11 @@ def read_lock(path: Path) -> str:
                 if len(value) > limits().requirement_size:
                     raise OptionError(f"{path}: {value[:60]}… has more characters than {bound('requirement_size')}")
                 check_login(value, str(path))  # an escape may hide a login: "me\\u0040host"
-        except TooDeepTomlError as error:
-            raise OptionError(f"{path} is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
         except TooManyValuesError as error:
             raise OptionError(f"{path} has {error}") from error
         except tomllib.TOMLDecodeError:
             pass  # the caller that parses the lock reports it
-        except ValueError as error:  # a number with more digits than Python converts
+        except ValueError as error:  # nested too deep, or a number with more digits than Python converts
             raise OptionError(f"{path} is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
         return f"{text}\n"
     raise OptionError(f"{path} is empty, so it is not a lock", LOCK_AGAIN)

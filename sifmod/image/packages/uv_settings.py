@@ -91,7 +91,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def without_own_logins(output: bytes) -> bytes:
-    """Output of uv without the parts of logins in its settings: it takes one with a blank or a comma for several."""
+    """Output of uv without the logins in its settings, in parts too: it splits a URL at a blank or a comma."""
     given = [value for name, value in os.environ.items() if name == _FIND_LINKS or _VARIABLE.fullmatch(name)]
     for login in _LOGIN.findall("\n".join((*given, *map(toml_value, _settings().values())))):
         for part in re.split(r"[\s,]+", login):

@@ -71,10 +71,7 @@ def _of_header(header: str) -> Iterator[str]:
             login = base64.b64decode(token).decode()
         except (binascii.Error, ValueError):
             return
-        password = login.partition(":")[2]
-        yield from (login, password)
-        if len(password) >= _SHORTEST:
-            yield base64.b64encode(password.encode()).decode().rstrip("=")
+        yield from _of_login(login)
 
 
 def _of_proxy(proxy: str) -> Iterator[str]:
@@ -82,5 +79,12 @@ def _of_proxy(proxy: str) -> Iterator[str]:
     for login in (userinfo, unquote(userinfo)):
         encoded = base64.b64encode(login.encode()).decode()
         latin = base64.b64encode(login.encode("latin-1", "replace")).decode()  # as requests sends it
-        yield from (login, login.partition(":")[2])
+        yield from _of_login(login)
         yield from (way.rstrip("=") for way in (encoded, latin))
+
+
+def _of_login(login: str) -> Iterator[str]:
+    password = login.partition(":")[2]
+    yield from (login, password)
+    if len(password) >= _SHORTEST:
+        yield base64.b64encode(password.encode()).decode().rstrip("=")

@@ -33,7 +33,7 @@ _target: ContextVar[str] = ContextVar("target")
 
 class _Response(http.client.HTTPResponse):
     def _read_next_chunk_size(self) -> int:
-        """As in http.client, where a negative size is a ValueError of the next read."""
+        """Like that of http.client, in which a negative size makes the next read raise a ValueError."""
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
         if size < 0:
             raise http.client.IncompleteRead(b"")

@@ -35,7 +35,7 @@ from sifmod.module.plan import BuildPlan
 from sifmod.system import walk
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
 _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
 _TAGGED = ("oci", "oci-archive")  # their `From` is PATH:TAG, or PATH
@@ -43,6 +43,7 @@ _REGISTRIES = ("docker", "oras")
 _ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
 _MOST = 100_000  # files of one directory, and words of one pattern
 _MOST_BRACES = 100
+_LONGEST = 4096  # characters of a line that names files or an image
 
 
 def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
@@ -78,8 +79,9 @@ def _places(pattern: str) -> list[Path]:
 def _expanded(word: str) -> Iterator[str]:
     """Expand `{a,b}` like a shell; several stars are one, since the runtime's patterns do not recurse.
 
-    Raises FetchError for too many braces.
+    Raises FetchError for too many braces, and for a word that is longer than a path.
     """
+    _check_length(word)
     if word.count("{") > _MOST_BRACES:
         raise FetchError(f"a line of %files has more than {_MOST_BRACES} braces", "list the files one by one")
     todo = [word]
@@ -90,6 +92,19 @@ def _expanded(word: str) -> Iterator[str]:
             todo += (f"{word[: braces.start()]}{part}{word[braces.end() :]}" for part in parts)
         else:
             yield re.sub(r"\*+", "*", word)
+
+
+def _check_length(line: str) -> None:
+    if len(line) > _LONGEST:
+        raise FetchError(f"a line of the definition has more than {_LONGEST} characters: {line[:60]}…")
+
+
+def _with_arguments(line: str, arguments: Mapping[str, str]) -> str:
+    """The line with the arguments that it uses. Raises FetchError if it is too long."""
+    _check_length(line)
+    line = _ARGUMENT.sub(lambda each: arguments.get(each[1], each[0])[: _LONGEST + 1], line)
+    _check_length(line)
+    return line
 
 
 def _below(place: Path) -> Iterator[Path]:
@@ -161,12 +176,13 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
                 found.append(("layout" if header["bootstrap"] in _TAGGED else "file", value.strip()))
             elif key.lower() == "from" and header.get("bootstrap") in _REGISTRIES:
                 place = "/".join(filter(None, (header.get("registry"), header.get("namespace"), value.strip())))
+                _check_length(place)
                 found.append(("base", f"{header['bootstrap']}://{place}"))
         elif section.startswith(("%files", "%appfiles")) and not section.startswith("%files from") and line[:1] != "#":
             found.append(("file", line))
     arguments.update(given)
     for what, line in found:
-        if word := _WORD.match(_ARGUMENT.sub(lambda each: arguments.get(each[1], each[0]), line)):
+        if word := _WORD.match(_with_arguments(line, arguments)):
             text = word[1] or word[2] or word[0]
             yield ("file", OCI.reference(f"oci:{text}").location) if what == "layout" else (what, text)
 

@@ -189,8 +189,9 @@ class SquashfsReader:
     def counted(self, data: bytes) -> bytes:
         """The data, counted: files can share blocks, and a few kilobytes describe a hole of a terabyte."""
         self._unpacked += len(data)
-        if self._unpacked > _FREE and self._unpacked > limits().layer_ratio * self.superblock.used:
-            raise ImageError(f"its files have over {limits().layer_ratio} times its size{raised('layer_ratio')}")
+        most = limits().layer_ratio
+        if self._unpacked > _FREE and self._unpacked > most * self.superblock.used:
+            raise ImageError(f"the image's files have over {most} times its size{raised('layer_ratio')}")
         return data
 
     def words(self, file: Stat) -> Iterator[tuple[int, ...]]:

@@ -66,7 +66,9 @@ run() {
 }
 
 # as_open_as DIRECTORY CHANGE: gives `new` its mode, with the CHANGE, whatever the umask: colleagues use and replace it.
+# Also its group, if this user is in that.
 as_open_as() {
+  chgrp "$(stat -c %g "$1")" new 2>/dev/null
   if ! { chmod "$(stat -c %a "$1")" new && chmod "$2" new; }; then
     refuse 4 "$part/new could not be opened to others" 'the message of chmod is above'
   fi
