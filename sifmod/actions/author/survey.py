@@ -111,7 +111,7 @@ def _partitions() -> tuple[tuple[Partition, ...], str]:
         done = subprocess.run(
             (sinfo, "--noheader", "--exact", "--format=%P|%G|%c"),
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_TIMEOUT,
             check=False,
         )
