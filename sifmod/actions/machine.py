@@ -44,7 +44,7 @@ def machine_findings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding
 
 def _first_line(*command: str) -> str:
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run(command, capture_output=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"cannot be run: {error}"
     return (result.stdout or result.stderr).strip().partition("\n")[0]

@@ -192,7 +192,9 @@ def ask_slurm(prefix: Path) -> Jobs:
 def _answer(command: Sequence[str]) -> "CompletedProcess[str]":
     import subprocess
 
-    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_environment())
+    return subprocess.run(
+        command, capture_output=True, errors="replace", timeout=_TIMEOUT, check=False, env=_environment()
+    )
 
 
 def _why(answer: "CompletedProcess[str]") -> str:

@@ -22,6 +22,7 @@ from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import known_modules, live_number, read_receipt, views_of
@@ -164,3 +165,4 @@ def _purge(
 def _check(layout: Layout, module: ModuleName) -> None:
     if live_number(layout, module) is None and not layout.history(module).exists():
         raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is installed")
+    read_life(layout, module.name)  # which `forget_life` changes: refuse an invalid one before anything is removed

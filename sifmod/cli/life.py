@@ -7,7 +7,7 @@ from sifmod.cli.context import load_facts, reporter
 from sifmod.cli.later import later
 from sifmod.cli.output import print_json, say
 from sifmod.cli.shared_options import TreeOptions
-from sifmod.errors import OptionError
+from sifmod.errors import InstallError, OptionError
 from sifmod.tree.layout import Layout
 
 with later():
@@ -34,7 +34,11 @@ def say_life(installation: "receipt.Installation") -> None:
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return
-    if text := lives.notice(module, lives.read_life(layout, module.name).of(module.version), lives.today()):
+    try:
+        text = lives.notice(module, lives.read_life(layout, module.name).of(module.version), lives.today())
+    except InstallError as error:  # the command itself has done its work
+        text = error.message
+    if text:
         say(f"warning: {text}")
 
 

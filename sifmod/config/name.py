@@ -32,7 +32,9 @@ class ModuleName:
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
         from pydantic_core.core_schema import no_info_plain_validator_function
 
-        return no_info_plain_validator_function(lambda value: value if isinstance(value, cls) else cls.parse(value))
+        return no_info_plain_validator_function(
+            lambda value: value if isinstance(value, cls) else cls.parse(str(value))
+        )
 
     @property
     def variable(self) -> str:

@@ -61,7 +61,8 @@ class Constants:
         with self.budget.level():
             self.budget.step()
             try:
-                return self._expression(node)
+                found = self._expression(node)
+                return found if isinstance(found, tuple | dict) else scalar(found)
             except (TypeError, ValueError, LookupError, ArithmeticError) as error:
                 raise UnknownError(f"{type(error).__name__}: {error}"[:200]) from None
 

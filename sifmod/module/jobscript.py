@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan
 from sifmod.module.scripts import TEMPLATES
 from sifmod.module.variables import image_variables, state_key
+from sifmod.system import one_line
 
 JOB = "share/job.json"
 Style = Literal["srun", "torchrun", "lightning", "nccl-tests"]
@@ -89,8 +90,9 @@ def to_json(job: Job, about: Help) -> str:
 def from_json(text: bytes) -> Job:
     """Parse the text of `to_json`. Raises ValueError for invalid data: other users may have written it."""
     job: Job = _adapter(Job).validate_json(text, strict=True)
-    if any("\n" in str(value) for kept in astuple(job) for value in (kept if isinstance(kept, tuple) else (kept,))):
-        raise ValueError("a text of several lines")
+    texts = [str(value) for kept in astuple(job) for value in (kept if isinstance(kept, tuple) else (kept,))]
+    if any(text != one_line(text) for text in texts):
+        raise ValueError("a text with control characters")
     return job
 
 

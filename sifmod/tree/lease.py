@@ -62,7 +62,7 @@ class Lease(NamedTuple):
     @property
     def holder(self) -> Holder | None:
         """The present or last holder of the lock; None if the text is invalid."""
-        with suppress(ValueError, TypeError, KeyError, RecursionError):
+        with suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return _from_short(self.text) if self.text.startswith(_SHORT) else _holder(json.loads(self.text))
         return None
 

@@ -106,7 +106,7 @@ def test_what_can_build_here(machine: Machine) -> None:
 
 def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
     machine.program = APPTAINER
-    machine.runs("mksquashfs", "echo; echo 'mksquashfs version 4.6'; echo 'more words'; echo noise >&2")
+    machine.runs("mksquashfs", "echo; echo 'mksquashfs version 4.6'; echo 'more words'; printf '\\351'; echo noise >&2")
     machine.runs("srun", "echo slurm 23.11; exit 1")
     for device in ("nvidia0", "nvidia1", "nvidiactl", "dri/renderD128", "dri/card0", "kfd"):
         machine.has(f"/dev/{device}")

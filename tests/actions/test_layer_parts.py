@@ -264,6 +264,10 @@ def test_files_of_requirements(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(OptionError, match=r"there is no file|cannot be read"):
             parse_requests(files=(path,))
+    for odd, why in (("-r a\0b", "cannot be read: embedded null byte"), ("~nobody-of-that-name/a", "there is no file")):
+        file.write_text(odd)
+        with pytest.raises(OptionError, match=why):
+            parse_requests(files=(file,))
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
@@ -558,6 +562,10 @@ def test_signs_in_texts_and_comments_are_no_values(text: str, monkeypatch: pytes
         read_toml(f"{text}b = 2\nc = 3\nd = 4\ne = 5")
 
 
+FILE = '{ url = "https://x/a.whl", hashes = { sha256 = "aa" } }'
+WHOLE = f'[[packages]]\nname = "b"\nversion = "1"\nwheels = [{FILE}]\n'
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -572,8 +580,12 @@ def test_signs_in_texts_and_comments_are_no_values(text: str, monkeypatch: pytes
             '[[packages]]\nname = "a"\nversion = "1"\nx = """\n[[packages]]\n"""\n',
             r"has \[\[packages\]\] within a text",
         ),
+        (f"{WHOLE}[[packages]]\narchive = {FILE}\n", "lock: 'name'"),
+        (f'{WHOLE}[[packages]]\nvcs = {{ type = "git", commit-id = "a" }}\n', "lock: 'name'"),
+        (f'{WHOLE}[[packages]]\nname = "a"\nwheels = [{FILE}]\n', "lock: 'version'"),
+        (f"tool = {{}}\n{WHOLE}", "lock: Cannot declare"),
     ],
-    ids=["python", "version", "nested", "marker", "text"],
+    ids=["python", "version", "nested", "marker", "text", "no name", "no name of a commit", "no version", "tool"],
 )
 def test_a_lock_that_uv_would_not_write(text: str, why: str) -> None:
     """Each ended in a traceback."""

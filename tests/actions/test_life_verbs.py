@@ -301,7 +301,12 @@ def test_a_damaged_file_stops_nothing_but_its_change(layout: Layout, capfd: pyte
     assert verb(layout, "list") == 0
     assert capfd.readouterr().out.count("is invalid") == 2
     assert verb(layout, "gc", "--ignore-jobs") == 0
+    assert verb(layout, "show", "Tiny/1.0") == 0
+    assert f"warning: {layout.life('Tiny')} is invalid" in capfd.readouterr().err
     assert layout.life("Tiny").read_text() == "{"
+    before = disk_state(layout.software, layout.modules)
+    assert verb(layout, "uninstall", "Tiny/1.0") == 18
+    assert disk_state(layout.software, layout.modules) == before
 
 
 def test_the_spider_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,6 +398,7 @@ def test_partitions_as_sinfo_prints_them() -> None:
         Partition("mixed", (0, 4), (), (64, 128), default=False),
     )
     assert read_partitions("") == ()
+    assert read_partitions(f"huge|gpu:{'9' * 5000}|{'9' * 5000}\n")[0].cpus == ()
 
 
 @pytest.mark.parametrize(

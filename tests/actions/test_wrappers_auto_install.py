@@ -102,6 +102,18 @@ def test_names_that_no_wrapper_can_have_are_said(
     )
 
 
+def test_a_path_in_the_image_is_one_word(easyconfig: Path, prefix: Path) -> None:
+    """A quotation mark in it, which an image or the receipt of another member may have, gave a traceback."""
+    assert sifmod(["install", str(easyconfig)]) == 0
+    receipt = Path(installed(prefix).root, "receipt.json")
+    receipt.chmod(0o644)
+    receipt.write_text(receipt.read_text().replace(" pip ", f" pip=/{HOME}/bin/it's "))
+    assert sifmod(["install", str(easyconfig), "--rebuild", "--skip-sanity-check"]) == 0
+    assert commands(prefix) == FOUND
+    result = run((Path(installed(prefix).root, "bin", "pip"),), env={"PATH": os.environ["PATH"], **RUNTIME.userns})
+    assert f"/{HOME}/bin/it's" in result.stderr
+
+
 def test_named_ones_are_had_in_any_case(
     tmp_path: Path, images: Images, prefix: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -466,9 +466,10 @@ def test_what_is_not_what_the_lock_says_is_not_installed(here: Path, capfd: pyte
     assert run([*other, "--module-syntax", "tcl"]) == 18
     assert "would differ" in capfd.readouterr().err
     assert not installations(Layout(here / "other"))
-    (here / "stack.lock").write_text('{"format": 1, "modules": [{"module": "../x"}]}')
-    assert run(other) == 2
-    assert "is not a readable lock" in capfd.readouterr().err
+    for module in ("../x", ["Good/1"], None):
+        (here / "stack.lock").write_text(json.dumps({"format": 1, "modules": [{"module": module}]}))
+        assert run(other) == 2
+        assert "is not a readable lock: modules.0.module: " in capfd.readouterr().err
     (here / "stack.lock").unlink()
     os.mkfifo(here / "stack.lock")  # it is not waited for
     assert run(other) == 2

@@ -26,6 +26,8 @@ UNKNOWN = {
     "().__class__.__bases__": "`Attribute`",
     "(lambda: 1)()": "the call of lambda",
     "9 ** 9 ** 9": "the operator Pow",
+    "[0x" + "f" * 5000 + "]": "a number this large",
+    "-0x" + "f" * 5000: "a number this large",
     "[1][5]": "IndexError",
     "{'a': 1}['b']": "KeyError",
     "'a' + 1": "+ of these values",

@@ -96,7 +96,16 @@ def test_the_script_is_clean(bcast: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("gpus", "8"), ("gpus", True), ("start", "a\nb"), ("runscripts", [1]), ("images", 3), ("inside", "yes")],
+    [
+        ("gpus", "8"),
+        ("gpus", True),
+        ("start", "a\nb"),
+        ("runscripts", ["a\rb"]),
+        ("name", "\x1b[2J"),
+        ("runscripts", [1]),
+        ("images", 3),
+        ("inside", "yes"),
+    ],
 )
 def test_what_others_have_written_into_a_generation(name: str, value: object) -> None:
     text = json.dumps({**json.loads(to_json(job(), HELP)), name: value})

@@ -307,6 +307,7 @@ def test_a_lease_without_a_block() -> None:
         "~x.zz.1.1.1",
         "~x.0.1.1.1",
         "~x.1.1.ffffffff.1",
+        f"~x.1.1.{'f' * 300}.1",  # larger than any float
     ):
         assert (Lease(1, nonsense, b"").holder, Lease(1, nonsense, b"").vacant) == (None, False)
     with pytest.raises(ValueError, match="Expecting value"):

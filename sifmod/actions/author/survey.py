@@ -20,7 +20,7 @@ _PARALLEL = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "fhgfs
 _MOUNTS = "/proc/self/mounts"
 _SCRATCH = ("/scratch", "/work", "/lustre", "/gpfs", "/local", "/local/scratch", "/localscratch", "/lscratch", "/ssd")
 _SCRATCH_VARIABLES = ("SCRATCH", "SCRATCHDIR", "WORK", "WORKDIR", "LOCAL_SCRATCH")
-_GPU = re.compile(r"gpu:(?:([^:,(]*[^:,(\d][^:,(]*):)?(\d+)")  # gpu:4, gpu:a100:4(S:0-1), gpu:1g.5gb:7
+_GPU = re.compile(r"gpu:(?:([^:,(]*[^:,(\d][^:,(]*):)?(\d{1,9})")  # gpu:4, gpu:a100:4(S:0-1), gpu:1g.5gb:7
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]*")
 _TIMEOUT = 20  # seconds
 
@@ -111,7 +111,7 @@ def _partitions() -> tuple[tuple[Partition, ...], str]:
         done = subprocess.run(
             (sinfo, "--noheader", "--exact", "--format=%P|%G|%c"),
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_TIMEOUT,
             check=False,
         )
@@ -137,7 +137,7 @@ def read_partitions(answer: str) -> tuple[Partition, ...]:
             name.removesuffix("*"),
             tuple(sorted({sum(int(count) for _, count in gpus) for gpus, _ in nodes})),
             tuple(sorted({kind for gpus, _ in nodes for kind, _ in gpus if kind})),
-            tuple(sorted({int(cpus) for _, cpus in nodes if cpus.isdecimal()})),
+            tuple(sorted({int(cpus) for _, cpus in nodes if re.fullmatch("[0-9]{1,9}", cpus)})),
             name.endswith("*"),
         )
         for name, nodes in kinds.items()

@@ -23,7 +23,7 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.sources.source_kinds import parse
 from sifmod.module.make_plan import NOT_LOOKED, InImage, wrapper_of
-from sifmod.module.plan import Plan
+from sifmod.module.plan import Plan, Wrapper
 from sifmod.system import abbreviated
 from sifmod.tree.provenance import FoundCommands, FoundMpi, ImageChoice, MpiInUse
 from sifmod.tree.receipt import Installation
@@ -166,8 +166,8 @@ def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
 
 def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None) -> tuple[InImage, MpiInUse]:
     """The combined results, and whose MPI the module uses. Raises InstallError if `mpi: host` cannot be satisfied."""
-    words = commands.commands.split() if commands else ()
-    found = InImage(tuple(wrapper_of(*word.partition("=")[::2]) for word in words))
+    words = [word.partition("=")[::2] for word in commands.commands.split()] if commands else []
+    found = InImage(tuple(Wrapper(name, (path,)) if path else wrapper_of(name) for name, path in words))
     mpi, wanted = _mpi(known) if known else None, plan.mpi
     if mpi is None:
         if known and wanted.use == "host" and wanted.stated:

@@ -131,7 +131,7 @@ class Inside(ExitStack):
         write_config(work)
         # the home inside is the one in passwd, which may differ from the user's; files may be outside both
         for name, own, place in (("SSL_CERT_FILE", "", "certificates.pem"), ("NETRC", "~/.netrc", "netrc")):
-            file = Path(environment.get(name) or own).expanduser().absolute()
+            file = Path(os.path.expanduser(environment.get(name) or own)).absolute()  # noqa: PTH111 (no error)
             if file.is_file() and not set(str(file)) & set(",:"):
                 (work / place).touch()
                 binds.append(f"{file}:{self.target}/work/{place}:ro")

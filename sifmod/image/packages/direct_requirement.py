@@ -59,7 +59,7 @@ def _here(name: str, text: str) -> str:
     plain, extras = (found[1], found[2] or "") if found else (text, "")
     if plain.startswith("file:"):
         plain = unquote(plain.removeprefix("file:").removeprefix("//").removeprefix("localhost").partition("#")[0])
-    path = Path(os.path.abspath(Path(plain).expanduser()))  # noqa: PTH100 (as pip does)
+    path = Path(os.path.abspath(os.path.expanduser(plain)))  # noqa: PTH100, PTH111 (as pip does)
     if set(str(path)) & set(",:"):
         raise OptionError(f"{path} contains a comma or a colon, which bind paths cannot express")
     if path.is_file():

@@ -20,11 +20,12 @@ _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines wi
 _QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
 _SHOWN = 300  # characters of a reason, which may repeat the text
 _RELEASES = 64  # more than any X.Y of Python has had
+_VERSIONLESS = frozenset({"vcs", "directory", "archive"})
 _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
 def versions_of(lock: str) -> dict[str, str]:
-    """The versions in a lock, by normalized name, without packages that have none, such as directories.
+    """The versions in a lock, by normalized name, without packages that need none, such as directories.
 
     Raises OptionError for a text that is not a lock.
     """
@@ -32,9 +33,16 @@ def versions_of(lock: str) -> dict[str, str]:
         packages = tomllib.loads(lock).get("packages", [])
         if not isinstance(packages, list) or not all(isinstance(one.get("wheels", []), list) for one in packages):
             raise TypeError("its packages, or the wheels of one, are not a list")
-        return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
+        versions = {normalized(one["name"]): _version(one) for one in packages}
+        return {key: version for key, version in versions.items() if version is not None}
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # ValueError: also a number of 5000 digits
         raise OptionError(f"this is not a PEP 751 lock: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+
+
+def _version(package: Mapping[str, Any]) -> str | None:
+    if "version" not in package and not _VERSIONLESS.isdisjoint(package):
+        return None
+    return str(Version(package["version"]))
 
 
 def pinned(lock: str) -> str:

@@ -134,7 +134,7 @@ def read_text(path: Path, limit: str) -> str:
         raise _TooMuchError(str(error)) from error
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
         raise OptionError(f"{path} cannot be read: {error}") from error
 
 

@@ -40,7 +40,7 @@ from sifmod.image.packages.package_lock import (
     without_others,
     without_queries,
 )
-from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, name_of, path_of
+from sifmod.image.packages.request import FIND_LINKS, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.uv_settings import write_private
 
@@ -235,7 +235,10 @@ def followed(python: ImagePython, lock: str) -> Resolved:
         wanted = [f"{key}=={version}" for key, version in versions.items()]
         wanted += [f"{key} @ {source.spelled}" for key, source in sources.items()]
     resolved = _without(python, lock, PackageRequest(tuple(wanted)), sources)
-    check_digests(resolved.lock)
+    try:
+        check_digests(resolved.lock)
+    except tomllib.TOMLDecodeError as error:  # `tool = {}` cannot have a table [tool.sifmod] as well
+        raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
     return resolved
 
 
