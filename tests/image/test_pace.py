@@ -89,6 +89,20 @@ def test_a_form_that_is_answered_too_slowly_is_given_up(web: Misbehaving) -> Non
         raise AssertionError
 
 
+@pytest.mark.parametrize("slow", [drips(b"", more=b"H"), drips(b"HTTP/1.1 200 OK\r\n", more=b"X: y\r\n")])
+def test_a_proxy_that_answers_too_slowly_is_given_up(
+    web: Misbehaving, slow: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "do_CONNECT", Handler.do_GET, raising=False)
+    monkeypatch.setenv("https_proxy", web.url("", "127.0.0.1"))
+    web.answers["host.invalid:443"] = slow
+    with (
+        pytest.raises(SlowError, match="is too slow"),
+        Http(timeouts=SHORT).resource(Url.parse("https://host.invalid/x.sif"), Netrc())({}),
+    ):
+        raise AssertionError
+
+
 def test_what_is_said_with_an_error_is_not_waited_for(web: Misbehaving) -> None:
     web.put("manifests/1.0", drips(b"HTTP/1.1 404 Not Found\r\nContent-Length: 60000\r\n\r\n"))
     with pytest.raises(Exception, match="answered 404 Not Found"):
