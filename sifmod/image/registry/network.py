@@ -112,6 +112,11 @@ class TlsSocket(ssl.SSLSocket):
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int | None = None, flags: int = 0) -> int:  # type: ignore[override]
         return _read(self, lambda: super(TlsSocket, self).recv_into(buffer, nbytes, flags))
 
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """As TLS within TLS reads, behind a proxy over https."""
+        buffer = bytearray(buflen)
+        return bytes(buffer[: self.recv_into(buffer, buflen, flags)])
+
 
 def _read(own: socket.socket, receive: Callable[[], int]) -> int:
     limits, usual = _limits.get(), own.gettimeout()
