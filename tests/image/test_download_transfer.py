@@ -127,6 +127,17 @@ def test_a_server_that_never_sends_more_than_a_little(place: Place) -> None:
     assert file.sent == LENGTH
 
 
+def test_a_server_that_sends_a_byte_for_each_request_is_given_up(place: Place) -> None:
+    def fault(file: Ranged, handler: Handler, asked: Asked) -> bool:
+        file.answer(handler, asked, 1)
+        return True
+
+    file = Ranged(CONTENT, faults=[fault])
+    error = refused(place, file, **BLOB)
+    assert "the connection ended at byte" in error.message
+    assert file.sent < 100  # it went on, for years
+
+
 def test_a_stall_is_given_up_and_the_rest_asked_for(place: Place) -> None:
     file = Ranged(CONTENT, faults=[once(hangs(3_000_000))])
     fetched(place, file)

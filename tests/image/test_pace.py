@@ -1,6 +1,9 @@
 """A server that sends something from time to time, and never enough."""
 
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,57 @@ def test_a_form_that_is_answered_too_slowly_is_given_up(web: Misbehaving) -> Non
         Http(timeouts=SHORT).resource(Url.parse(web.url("/token", "127.0.0.1")), Netrc(), form)({}),
     ):
         raise AssertionError
+
+
+@pytest.mark.parametrize("slow", [drips(b"", more=b"H"), drips(b"HTTP/1.1 200 OK\r\n", more=b"X: y\r\n")])
+def test_a_proxy_that_answers_too_slowly_is_given_up(
+    web: Misbehaving, slow: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "do_CONNECT", Handler.do_GET, raising=False)
+    monkeypatch.setenv("https_proxy", web.url("", "127.0.0.1"))
+    web.answers["host.invalid:443"] = slow
+    with (
+        pytest.raises(SlowError, match="is too slow"),
+        Http(timeouts=SHORT).resource(Url.parse("https://host.invalid/x.sif"), Netrc())({}),
+    ):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("slow", [SLOW[0], SLOW[3]])
+def test_a_server_behind_a_proxy_has_the_same_limits(
+    web: Misbehaving, slow: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind one over https: TLS within TLS."""
+    (tmp_path / "behind").mkdir()
+    certificate = make_certificate(tmp_path / "behind")
+    behind = Misbehaving(certificate)
+    behind.put("manifests/1.0", slow)
+
+    def tunnel(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", behind.server_address[1])) as inner:
+            threading.Thread(target=copy, args=(inner, handler.connection), daemon=True).start()
+            copy(handler.connection, inner)
+
+    authorities = [*tmp_path.glob("certificate.pem"), certificate.with_name("certificate.pem")]
+    (tmp_path / "all.pem").write_text("".join(path.read_text() for path in authorities))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "all.pem"))
+    monkeypatch.setattr(Handler, "do_CONNECT", Handler.do_GET, raising=False)
+    monkeypatch.setenv("https_proxy", web.url("", "127.0.0.1"))
+    web.answers["registry.test:443"] = tunnel
+    behind.start()
+    try:
+        with pytest.raises(SlowError, match="not complete after"):
+            far = Repository(Http(timeouts=SHORT), Place("registry.test", "group/name", True), ())
+            far.read("manifests/1.0", "*/*", "the manifest")
+    finally:
+        behind.stop()
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
 
 
 def test_what_is_said_with_an_error_is_not_waited_for(web: Misbehaving) -> None:

@@ -1,5 +1,7 @@
 """How long is waited, and when it is enough."""
 
+import time
+
 import pytest
 
 from sifmod.errors import FetchError
@@ -9,7 +11,7 @@ BROKEN = TransientError("it broke", "mend it")
 
 
 def waits(attempts: Attempts, count: int) -> list[float]:
-    return [attempts.failed(BROKEN, progress=False, answered=True) for _ in range(count)]
+    return [attempts.failed(BROKEN, came=0, answered=True) for _ in range(count)]
 
 
 def test_waits_double_with_jitter() -> None:
@@ -33,17 +35,25 @@ def test_enough_is_enough() -> None:
 def test_a_server_that_never_answered_is_given_up_sooner() -> None:
     attempts = Attempts(RETRY_POLICY)
     for _ in range(RETRY_POLICY.first_attempts - 1):
-        attempts.failed(BROKEN, progress=False, answered=False)
+        attempts.failed(BROKEN, came=0, answered=False)
     with pytest.raises(FetchError, match="3 attempts"):
-        attempts.failed(BROKEN, progress=False, answered=False)
+        attempts.failed(BROKEN, came=0, answered=False)
 
 
 def test_progress_starts_the_count_again() -> None:
     attempts = Attempts(RetryPolicy(attempts=2, delay=1))
     for _ in range(20):
-        attempts.failed(BROKEN, progress=False, answered=True)
-        assert attempts.failed(BROKEN, progress=True, answered=True) <= 1
+        attempts.failed(BROKEN, came=0, answered=True)
+        assert attempts.failed(BROKEN, came=1 << 20, answered=True) <= 1
+
+
+def test_a_little_is_no_progress() -> None:
+    """Less than 1 KiB a second, with the wait before."""
+    attempts = Attempts(RetryPolicy(attempts=2, delay=0.05))
+    with pytest.raises(FetchError, match="2 attempts"):
+        for _ in range(9):
+            time.sleep(attempts.failed(BROKEN, came=1, answered=True))
 
 
 def test_the_server_decides_how_long_at_least() -> None:
-    assert Attempts().failed(TransientError("busy", retry_after=77.0), progress=False, answered=True) == 77
+    assert Attempts().failed(TransientError("busy", retry_after=77.0), came=0, answered=True) == 77

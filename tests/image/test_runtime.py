@@ -1,5 +1,7 @@
 """The installed runtime as a source: what it gives, what it says when it fails, and where it writes."""
 
+import base64
+import json
 import os
 import signal
 import subprocess
@@ -15,10 +17,12 @@ from sifmod.errors import FetchError
 from sifmod.image.sources.runtime import runtime_environment
 from sifmod.module.plan import Runtime
 from support.command import run
+from support.config import write
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.processes import marked, wait_until, with_mark
 from support.runtime import RUNTIME
+from support.web import Web, answer, make_certificate
 
 
 @pytest.fixture
@@ -46,6 +50,31 @@ def test_a_library_without_an_address_shows_the_runtimes_own_words(one_prefix: P
     assert "INFO" not in error.message
     # SingularityCE has a library by default, which it does not reach here
     assert ("select a library" if RUNTIME.kind == "apptainer" else "has a network") in error.hint
+
+
+def test_a_login_that_a_library_repeats_is_not_shown(
+    one_prefix: Prefix, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, auth = make_certificate(tmp_path), base64.b64encode(b"me:S3CRET-password").decode()
+    server = Web(certificate)
+    host = server.url("", "127.0.0.1")
+    said = {"error": {"code": 403, "message": f"no S3CRET-token, {auth}, S3CRET-password"}}
+    services = {name: {"uri": host} for name in ("libraryAPI", "keystoreAPI")}
+    server.answers["/assets/config/config.prod.json"] = answer(200, json.dumps(services).encode())
+    server.answers["/v1/images/a/b/c:1"] = answer(403, json.dumps(said).encode())
+    own = own_home / f".{RUNTIME.kind}"
+    remotes = f"Active: mine\nRemotes:\n  mine:\n    URI: {host}\n    Token: S3CRET-token\n    System: false\n"
+    write(own / "remote.yaml", remotes).chmod(0o600)
+    write(own / "docker-config.json", json.dumps({"auths": {"host.invalid": {"auth": auth}}}))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server.start()
+    try:
+        message = refused(one_prefix, plan("library://a/b/c:1")).message
+    finally:
+        server.stop()
+    assert "Bearer S3CRET-token" in [sent.get("authorization") for _, sent in server.asked]
+    assert "403 Forbidden" in message
+    assert ("S3CRET" in message, auth in message) == (False, False), message
 
 
 def test_without_a_runtime_the_way_out_is_told(one_prefix: Prefix, tmp_path: Path) -> None:

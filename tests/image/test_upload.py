@@ -10,8 +10,10 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.manifest import Descriptor
+from sifmod.image.registry import upload as uploads
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.upload import Blob, upload
 from support.misbehaving import digest
@@ -129,6 +131,17 @@ def test_no_later_part_follows_one_that_was_not_taken_whole(servers: list[Sparin
     assert sent(server, reports, content) == server.received
     assert server.blobs == {digest(content): content}
     assert reports == [server.most, 2 * server.most, len(content)]
+
+
+def test_a_registry_that_takes_two_bytes_of_each_part_is_given_up(
+    servers: list[Sparing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_PATIENCE", RetryPolicy(attempts=3, delay=0.05))
+    content = CONTENT * 200
+    servers.append(server := Sparing(2))
+    with pytest.raises(FetchError, match=r"accepted 2 of \d+ bytes \(3 attempts\)"):
+        sent(server, [], content)
+    assert server.received < 6 * len(content)  # it went on, for years
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -118,6 +118,11 @@ def odd(own: str, other: str) -> list[str]:
         f"http:{other}/x",
         f"http://{own}:0/x",
         f"http://{own}0000/x",
+        "//[",
+        "//a\u2100b/x",
+        f"http://{'a' * 64}.test/x",
+        "http://a..test/x",
+        f"http://{'a.' * 127}test/x",
     ]
 
 

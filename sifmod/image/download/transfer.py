@@ -95,9 +95,9 @@ class Transfer(ArrivingFile):
                 try:
                     self._ask(piece, _SMALL_CHUNK if attempts.fruitless else _CHUNK)
                 except TransientError as error:
-                    enough = piece.start > before and not isinstance(error, SlowError)
-                    progress = enough and self._pieces.ranges is Ranges.GOOD
-                    self._pause(error, attempts.failed(error, progress=progress, answered=self._answered))
+                    kept = self._pieces.ranges is Ranges.GOOD and not isinstance(error, SlowError)
+                    came = piece.start - before if kept else 0
+                    self._pause(error, attempts.failed(error, came=came, answered=self._answered))
                     self._rewind(piece)
         except SupersededError:
             pass

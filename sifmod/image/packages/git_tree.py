@@ -13,6 +13,8 @@ from sifmod.image.child import Ended, run_child
 
 _URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# what a server says, which may repeat a login that git has from a helper
+_OF_SERVER = re.compile(r"(?m)^remote: .*\n?|(?s:(?<=remote error): .*)")
 # variables that select another repository
 _OF_ANOTHER = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
 
@@ -115,10 +117,11 @@ class Checkouts:
         ended = _run(self.directory, *words)
         if ended.code != 0:
             what = f"{asked.url}{f' at {asked.commit or asked.revision}' if asked.commit or asked.revision else ''}"
-            said = "\n".join(ended.lines[-4:])
+            said = "\n".join(_OF_SERVER.sub("", "\n".join(ended.lines)).splitlines()[-4:])
             raise FetchError(
                 f"git cannot fetch {what}:\n{said}",
-                "if it needs a login: git takes it from its credential helper or ~/.netrc, a key from ssh-agent",
+                "if it needs a login: git takes it from its credential helper or ~/.netrc, a key from ssh-agent; what "
+                f"the server says: git ls-remote {asked.url}",
             )
 
 

@@ -5,14 +5,18 @@ the image and the request decide the resolution. uv reads the file of `--config-
 (https://docs.astral.sh/uv/concepts/configuration-files/).
 """
 
+import base64
 import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import date, time
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from sifmod.errors import OptionError
 
@@ -91,13 +95,30 @@ def write_private(path: Path, text: str) -> None:
 
 
 def without_own_logins(output: bytes) -> bytes:
-    """Output of uv without the logins in its settings, in parts too: it splits a URL at a blank or a comma."""
+    """Output of uv without the logins in its settings, which an index may repeat."""
+    parts = set[str]()
+    for login in _own_logins():
+        password = login.partition(":")[2]
+        encoded = base64.b64encode(login.encode(errors="surrogateescape")).decode().rstrip("=")
+        # uv takes a login with a blank or a comma for several
+        parts |= {*re.split(r"[\s,]+", login), password, quote(password, safe="", errors="surrogateescape"), encoded}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= _SHORTEST:
+            output = output.replace(os.fsencode(part), b"...")
+    return output
+
+
+def _own_logins() -> Iterator[str]:
+    """USER:PASSWORD of each login that uv may send: as in a URL, and decoded."""
     given = [value for name, value in os.environ.items() if name == _FIND_LINKS or _VARIABLE.fullmatch(name)]
     for login in _LOGIN.findall("\n".join((*given, *map(toml_value, _settings().values())))):
-        for part in re.split(r"[\s,]+", login):
-            if len(part) >= _SHORTEST:
-                output = output.replace(os.fsencode(part), b"...")
-    return output
+        yield from (login, unquote(login))
+    for name, user in os.environ.items():
+        if name.startswith("UV_INDEX_") and name.endswith("_USERNAME"):
+            yield f"{user}:{os.environ.get(name.removesuffix('_USERNAME') + '_PASSWORD', '')}"
+    with suppress(OSError, NetrcParseError, UnicodeDecodeError):
+        hosts = netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
+        yield from (f"{user}:{password}" for user, _, password in hosts.values())
 
 
 def config_words(place: str) -> tuple[str, ...]:

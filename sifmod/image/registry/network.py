@@ -112,6 +112,11 @@ class TlsSocket(ssl.SSLSocket):
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int | None = None, flags: int = 0) -> int:  # type: ignore[override]
         return _read(self, lambda: super(TlsSocket, self).recv_into(buffer, nbytes, flags))
 
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """As TLS within TLS reads, behind a proxy over https."""
+        buffer = bytearray(buflen)
+        return bytes(buffer[: self.recv_into(buffer, buflen, flags)])
+
 
 def _read(own: socket.socket, receive: Callable[[], int]) -> int:
     limits, usual = _limits.get(), own.gettimeout()
@@ -248,14 +253,17 @@ class Attempts:
 
     def __init__(self, patience: RetryPolicy = RETRY_POLICY) -> None:
         self._patience = patience
+        self._begun = time.monotonic()
         self.fruitless = 0
 
-    def failed(self, error: TransientError, *, progress: bool, answered: bool) -> float:
+    def failed(self, error: TransientError, *, came: int, answered: bool) -> float:
         """The seconds to wait before the next attempt: with jitter, and never less than the server requests.
 
-        Raises FetchError after too many attempts without progress. `progress`: this attempt made progress; `answered`:
-        the server has responded before.
+        Raises FetchError after too many attempts without progress. `came`: the bytes of this attempt, which are
+        progress from SLOWEST a second on; `answered`: the server has responded before.
         """
+        progress = came > SLOWEST * (time.monotonic() - self._begun)
+        self._begun = time.monotonic() + (error.retry_after or 0.0)
         self.fruitless = 0 if progress else self.fruitless + 1
         most = self._patience.attempts if answered else self._patience.first_attempts
         if self.fruitless >= most:
@@ -271,4 +279,4 @@ def retry(ask: Callable[[], _Result], patience: RetryPolicy = RETRY_POLICY) -> _
         try:
             return ask()
         except TransientError as error:
-            time.sleep(attempts.failed(error, progress=False, answered=error.status is not None))
+            time.sleep(attempts.failed(error, came=0, answered=error.status is not None))

@@ -43,10 +43,16 @@ class _Response(http.client.HTTPResponse):
 class _AsWritten:
     """Sends a path and a query unchanged: requests and urllib3 would change %2f and %7E.
 
-    A signature may depend on the exact bytes.
+    A signature may depend on the exact bytes. Its socket is a PlainSocket, also for the answer of a proxy.
     """
 
     response_class: Any = _Response
+
+    def _new_conn(self) -> PlainSocket:
+        made: socket.socket = super()._new_conn()  # type: ignore[misc]
+        timeout, own = made.gettimeout(), PlainSocket(fileno=made.detach())
+        own.settimeout(timeout)
+        return own
 
     def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
         begin = "" if url.startswith("/") else "/".join(url.split("/", 3)[:3])  # a proxy is given all of it
@@ -58,14 +64,7 @@ class _SecureConnection(_AsWritten, HTTPSConnection):
 
 
 class _Connection(_AsWritten, HTTPConnection):
-    """A connection over http, with a PlainSocket."""
-
-    def connect(self) -> None:
-        super().connect()
-        if isinstance(self.sock, socket.socket):
-            timeout = self.sock.gettimeout()
-            self.sock = PlainSocket(fileno=self.sock.detach())
-            self.sock.settimeout(timeout)
+    """A connection over http."""
 
 
 class _Pool(HTTPConnectionPool):

@@ -16,7 +16,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.index import ACCEPTED
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import RequestSpec, read_beginning
-from sifmod.image.registry.network import Attempts, RetryPolicy, TransientError
+from sifmod.image.registry.network import SLOWEST, Attempts, RetryPolicy, TransientError
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.url import Url
@@ -58,9 +58,9 @@ def upload(repository: Repository, blob: Blob, report: Callable[[int], None]) ->
         try:
             transfer.run()
         except TransientError as error:
-            progress, furthest = transfer.offset > furthest, max(furthest, transfer.offset)
+            came, furthest = transfer.offset - furthest, max(furthest, transfer.offset)
             hopeful = transfer.answered and error.status != 500  # a full disk gives 500
-            time.sleep(attempts.failed(error, progress=progress, answered=hopeful))
+            time.sleep(attempts.failed(error, came=came, answered=hopeful))
             transfer.take_less()
         else:
             return transfer.sent
@@ -143,7 +143,7 @@ class _Upload:
         return self._location
 
     def _patch(self, data: bytes) -> None:
-        before = self.offset
+        before, begun = self.offset, time.monotonic()
         self.sent += len(data)
         headers = {**_BYTES, "Content-Range": f"{before}-{before + len(data) - 1}"}
         asked = RequestSpec("PATCH", data, good=(202, 404, 413, 416))
@@ -156,8 +156,9 @@ class _Upload:
                 raise TransientError(
                     f"{self._repository.place.host} answered {status} to a part of a blob", status=status
                 )
-        if self.offset <= before:
-            raise TransientError(f"{self._repository.place.host} accepted none of {len(data)} bytes")
+        taken = self.offset - before
+        if taken <= 0 or (taken < len(data) and taken < SLOWEST * (time.monotonic() - begun)):
+            raise TransientError(f"{self._repository.place.host} accepted {max(0, taken)} of {len(data)} bytes")
         self._report(self.offset)
 
     def _heard(self, response: requests.Response) -> None:

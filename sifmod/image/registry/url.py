@@ -16,7 +16,8 @@ from sifmod.image.oci.content import plain
 
 _ODD = re.compile(r"[\x00-\x20\x7f-\xa0\\]")
 _AUTHORITY = re.compile(r"(?i)https?://([^/?#]*)([^#]*)")
-_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?|\[[0-9a-f:.]+\]")
+# a look-up raises a UnicodeError for a part that is empty or has more than 63 letters
+_NAME = re.compile(r"(?!.{254}[^.]|.*(\.\.|-\.?$|[^.]{64}))[a-z0-9_][a-z0-9_.-]*|\[[0-9a-f:.]+\]")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -66,8 +67,11 @@ class Url:
             location = location.encode("latin-1").decode()  # as http.client reads the bytes of a header
         if _ODD.search(location):
             raise _refused(location, what, quoted, "it contains a backslash, a blank or a control character")
-        absolute = _AUTHORITY.match(location)
-        return self.parse(location if absolute else urljoin(str(self), location), what, quoted)
+        try:
+            absolute = location if _AUTHORITY.match(location) else urljoin(str(self), location)
+        except ValueError as error:
+            raise _refused(location, what, quoted, "it is not a URL") from error
+        return self.parse(absolute, what, quoted)
 
     def asking(self, query: str) -> Self:
         """The URL with `query`, encoded parameters joined by `&`, added to its query."""

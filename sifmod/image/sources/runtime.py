@@ -1,8 +1,10 @@
 """The site's apptainer or singularity, which builds or pulls the image of a source."""
 
+import base64
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
@@ -38,6 +40,8 @@ _ADVICE = (
     ("x509|certificate", "for a certificate of your site's own authority set SSL_CERT_FILE to its file"),
     ("dial tcp|no such host|timeout|connection re", "check whether this node has a network"),
 )
+_LOGINS, _REMOTES = "docker-config.json", "remote.yaml"
+_SECRET = re.compile(r"""(?i)"?(?:auth|password|[a-z]*token)"?: *"?([^\s",]{6,})""")  # in both of them
 SHOWN = 20  # lines of the runtime's messages
 
 
@@ -83,12 +87,25 @@ def run_runtime(
             "install apptainer or load the site's module for it, or use a source that is a SIF",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
-        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]
+        told = _without_logins("\n".join(ended.lines), workspace / "config").splitlines()
+        lines = [line for line in told if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]
         how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
-        said = "\n".join(ended.lines)
+        said = "\n".join(told)
         advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
         raise FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in lines))), advice)
     return hashed(request.incoming, request)
+
+
+def _without_logins(text: str, config: Path) -> str:
+    """The text without the logins in the files of `config`, which a server may repeat."""
+    for path in filter(Path.is_file, (config / _LOGINS, config / _REMOTES)):
+        for secret in _SECRET.findall(path.read_text("utf-8", "replace")):
+            password = b""
+            with suppress(ValueError):
+                password = base64.b64decode(secret, validate=True).partition(b":")[2]
+            for part in filter(None, (secret, password.decode("utf-8", "replace"))):
+                text = text.replace(part, "...")
+    return text
 
 
 def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path) -> None:
@@ -96,8 +113,8 @@ def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path
     own = [Path(environ[name]) for prefix in runtime.prefixes if (name := f"{prefix}_CONFIGDIR") in environ]
     directories = (*own, home / f".{runtime.kind}", home / ".apptainer", home / ".singularity")
     docker = Path(environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json"
-    logins = (*(directory / "docker-config.json" for directory in directories), docker)
-    remotes = tuple(directory / "remote.yaml" for directory in directories)
-    for name, candidates in (("docker-config.json", logins), ("remote.yaml", remotes)):
+    logins = (*(directory / _LOGINS for directory in directories), docker)
+    remotes = tuple(directory / _REMOTES for directory in directories)
+    for name, candidates in ((_LOGINS, logins), (_REMOTES, remotes)):
         if found := next((path for path in candidates if path.is_file()), None):
             (config / name).symlink_to(found.absolute())
