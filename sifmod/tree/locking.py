@@ -109,9 +109,9 @@ class HeldLock:
 
     def begin(self, stack: ExitStack) -> None:
         """Start the beats, which end with `stack`, and move what former holders left out of their reach."""
+        stack.callback(self.end)
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
-        stack.callback(self.end)
         try:
             make_directory(self.directory, self.top)
         except OSError as error:
@@ -130,7 +130,8 @@ class HeldLock:
     def end(self) -> None:
         """Release the lock, and remove the directories of its holders."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident:  # else it could not be started
+            self._thread.join()
         # A later run cleans up the rest; this must not hide the error of the block.
         try:
             for directory in (*self.remains, self.directory):
@@ -187,7 +188,8 @@ def forget_locks(workplace: LockRoot) -> None:
     for chain in workplace.locks.iterdir():
         leases.forget(chain)
     for directory in (workplace.staging, workplace.locks):
-        directory.rmdir()
+        with suppress(FileNotFoundError):
+            directory.rmdir()
 
 
 def is_held(workplace: LockRoot, name: str) -> bool:
