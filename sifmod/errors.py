@@ -255,7 +255,10 @@ def explained(error: BaseException) -> SifmodError | None:
             return InstallError(f"{place}{reason(error)}, nothing was published", hint)
         case "too many files":
             return InstallError(reason(error), FILE_LIMIT)
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
+    if error.errno == errno.ENOENT and not error.filename:
+        if error.strerror != reason(error):  # what tempfile says
+            hint = "free some space there, or set TMPDIR to a directory that you can write"
+            return InstallError(str(error.strerror), hint)
         return SifmodError("the current directory has been removed", "go to another directory and repeat the command")
     if isinstance(error, LinkInPrefixError):
         return InstallError(str(error), "remove the link, then run the command again")
