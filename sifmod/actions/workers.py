@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple, TypeVar
 
 from sifmod.actions.reporter import Reporter
-from sifmod.errors import BUG, SifmodError, with_code
+from sifmod.errors import BUG, SifmodError, explained, with_code
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -176,9 +176,9 @@ def _done(do: Do, task: int, connection: Connection) -> FinishedEvent:
         return FinishedEvent(task, do(task, connection.send))
     except SifmodError as error:
         return FinishedEvent(task, error=error)
-    except OSError as error:
-        return FinishedEvent(task, error=SifmodError(str(error)))
-    except Exception:
+    except Exception as error:
+        if known := explained(error):
+            return FinishedEvent(task, error=known)
         import traceback
 
         bug = with_code(traceback.format_exc(), "this is a bug in sifmod: please report it", BUG)
