@@ -5,6 +5,7 @@ are plain text, lower-case start, no full stop on a single sentence.
 """
 
 import errno
+import re
 from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
@@ -12,6 +13,7 @@ from sifmod.result import Described, Hint, OrNull
 from sifmod.secret import without_secrets
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
+_QUOTES = re.compile(r"""[\n"'\[\]]""")
 BUG = 70  # the exit code of a bug
 BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
 
@@ -228,9 +230,16 @@ class LinkInPrefixError(OSError):
 
 
 def explained(error: BaseException) -> SifmodError | None:
-    """The error for an OSError or a thread that cannot start, with advice; None for another, which is a bug."""
+    """The error for a failing or limited machine or a name that is no text, with advice; None for another: a bug."""
     if str(error) == "can't start new thread" or (isinstance(error, BlockingIOError) and not error.filename):  # fork
         return InstallError("no further process or thread may be started here", "`ulimit -u` shows the limit: raise it")
+    if isinstance(error, MemoryError):
+        hint = "`ulimit -v` shows the limit, and a job has one of its own: raise it"
+        return InstallError("there is too little memory here", hint)
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        before, after = (_QUOTES.split(part) for part in (error.object[: error.end], error.object[error.end :]))
+        message = f"'{one_line(before[-1] + after[0])}' is not UTF-8, as a file that names it must be"
+        return InstallError(message, "rename it, then run the command again")
     if not isinstance(error, OSError):
         return None
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
@@ -246,10 +255,16 @@ def explained(error: BaseException) -> SifmodError | None:
             return InstallError(f"{place}{reason(error)}, nothing was published", hint)
         case "too many files":
             return InstallError(reason(error), FILE_LIMIT)
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
+    if error.errno == errno.ENOENT and not error.filename:
+        if error.strerror != reason(error):  # what tempfile says
+            hint = "free some space there, or set TMPDIR to a directory that you can write"
+            return InstallError(str(error.strerror), hint)
         return SifmodError("the current directory has been removed", "go to another directory and repeat the command")
     if isinstance(error, LinkInPrefixError):
         return InstallError(str(error), "remove the link, then run the command again")
+    if error.errno in (errno.EIO, errno.ESTALE) and not error.filename:  # of `read` and `close`
+        message = f"a file cannot be read or written: {reason(error)}"
+        return InstallError(message, "the disk or its server has failed; repeat the command when it works again")
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
-from sifmod.actions.log import record
+from sifmod.actions.log import record_beside
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import refresh_spider_cache
 from sifmod.actions.start import layout_at, live_names, resolve, resolve_own
@@ -19,7 +19,7 @@ from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
 from sifmod.result import Described, Internal
 from sifmod.tree.durable import content
-from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import (
     Deprecated,
@@ -213,8 +213,7 @@ def update_life(
     changes = tuple(differences(name, done.before, done.after))
     for module, what in changes:
         number = live_number(layout, module)
-        with module_lock(tree, module) as mine:
-            record(layout, Done(what, module, number, number), mine.held, reporter)
+        record_beside(tree, Done(what, module, number, number), reporter)
     _hooks(site, "after_retire", iter(changes), reporter)
     return LifeChange(done.after, changes, done.changed)
 

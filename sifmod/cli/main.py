@@ -129,6 +129,9 @@ def run(arguments: list[str]) -> int:
     _open_standard_streams()
     os.umask(os.umask(0o077) & ~0o700)  # a umask of 0777 would close each new file to this very run
     hide_typed(arguments)
+    if "_SIFMOD_COMPLETE" in os.environ:  # TAB: click repeats a word, which need not be text
+        for name in ("COMP_WORDS", "COMP_CWORD"):
+            os.environ[name] = os.environ.get(name, "0").encode(errors="replace").decode()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminated)

@@ -4,7 +4,6 @@ import gzip
 import os
 import re
 import stat
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.image.child import Ended, run_child
+from sifmod.system import scratch_directory
 
 _OPTION = "CONFIG_SQUASHFS_ZSTD"
 Kind = Literal["apptainer", "singularity-ce", "singularity-pro", "singularity", "unknown"]
@@ -142,13 +142,13 @@ def _probe(path: str, _: tuple[int, int, int], system: Path) -> Program:
 
 def _answer(path: str, word: str) -> Ended:
     """What the program prints for the argument `word`; nothing is written in the home directory."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_directory() as scratch:
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("SINGULARITY", "APPTAINER"))
         }
-        own = {f"{prefix}_CONFIGDIR": scratch for prefix in ("SINGULARITY", "APPTAINER")}
-        environment = {**others, "HOME": scratch, **own}
-        return run_child((path, word), cwd=Path(scratch), env=environment)
+        own = {f"{prefix}_CONFIGDIR": str(scratch) for prefix in ("SINGULARITY", "APPTAINER")}
+        environment = {**others, "HOME": str(scratch), **own}
+        return run_child((path, word), cwd=scratch, env=environment)
 
 
 def _package(build: Mapping[str, str]) -> str:

@@ -251,11 +251,21 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: HeldLock)
             sync_directory(directory / "bin")
         sync_directory(directory)
         held.check()
+        _make_live(layers, directory, root, held)
+    return replace(layer, root=str(root))
+
+
+def _make_live(layers: Layers, directory: Path, root: Path, held: HeldLock) -> None:
+    """Move a complete directory to `root`, and switch to it. After an error it is in neither place. Raises OSError."""
+    try:
         move(directory, root, layers.prefix)
         steps = Change(held)
-        steps.link(place / LIVE, str(layer.number))
+        steps.link(root.parent / LIVE, root.name)
         steps.apply()
-    return replace(layer, root=str(root))
+    except BaseException:
+        if live_generation(root.parent) != root.name:
+            remove_generation(layers, root, held)
+        raise
 
 
 def withdraw_layer(layers: Layers, layer: Layer, held: HeldLock) -> None:

@@ -173,8 +173,9 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
         return False
     for old in _numbers(directory):
         if old < number:
-            _path(directory, old).unlink(missing_ok=True)
-            _beat_path(directory, old).unlink(missing_ok=True)
+            with suppress(OSError):  # it counts no more, and the next holder removes it
+                _path(directory, old).unlink(missing_ok=True)
+                _beat_path(directory, old).unlink(missing_ok=True)
     return True
 
 

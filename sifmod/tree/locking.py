@@ -110,9 +110,9 @@ class HeldLock:
 
     def __enter__(self) -> "HeldLock":
         """Start the beats, and move what former holders left out of their reach."""
-        leases.beat(self._chain, self._number, 1)
-        self._thread.start()
         try:
+            leases.beat(self._chain, self._number, 1)
+            self._thread.start()
             self._make_directory()
             self.check()
             self.remains = _fence(self.directory, self.name, self._number)
@@ -139,7 +139,8 @@ class HeldLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident:  # else it could not be started
+            self._thread.join()
         # A later run cleans up the rest; this must not hide the error of the block.
         try:
             for directory in (*self.remains, self.directory):
@@ -195,7 +196,8 @@ def forget_locks(workplace: LockRoot) -> None:
     for chain in workplace.locks.iterdir():
         leases.forget(chain)
     for directory in (workplace.staging, workplace.locks):
-        directory.rmdir()
+        with suppress(FileNotFoundError):
+            directory.rmdir()
 
 
 def is_held(workplace: LockRoot, name: str) -> bool:

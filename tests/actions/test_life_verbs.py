@@ -86,6 +86,19 @@ def test_a_change_is_made_once_and_logged(layout: Layout, site: Site, capfd: pyt
     assert not (layout.modules / "Tiny").exists()
 
 
+def test_what_cannot_be_logged_is_made_all_the_same(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """Here the lock of the module cannot be taken; the error said that nothing had changed."""
+    (layout.prefix / ".locks" / "Tiny@1.0").rename(layout.prefix / "away")
+    (layout.prefix / ".locks" / "Tiny@1.0").touch()
+    capfd.readouterr()
+    assert verb(layout, "hide", "Tiny/1.0") == 0
+    said = capfd.readouterr().err
+    assert "warning: the change was made but not logged: cannot lock Tiny/1.0: Not a directory" in said
+    assert "Tiny/1.0: hidden\n" in said
+    assert verb(layout, "list") == 0
+    assert "hidden" in capfd.readouterr().out
+
+
 def test_the_verbs(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (
         ("default", "Tiny/2.0"),

@@ -58,6 +58,25 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
     assert limited.message == "no further process or thread may be started here"
 
 
+FAILING = (
+    (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied", 25),
+    (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x: No space left on device, nothing was published", 18),
+    (RuntimeError("can't start new thread"), "no further process or thread may be started here", 18),
+    (MemoryError(), "there is too little memory here", 18),
+)
+
+
+def _fail(task: int, tell: SendEvent) -> object:  # noqa: ARG001
+    raise FAILING[task][0]
+
+
+def test_an_error_of_the_machine_is_what_it_is_without_workers() -> None:
+    found = {one.task: one.error for one in run_workers(_fail, deque(range(4)), 2) if isinstance(one, FinishedEvent)}
+    assert [(error.message, error.exit_code) for _, error in sorted(found.items()) if error] == [
+        (message, code) for _, message, code in FAILING
+    ]
+
+
 def _chatter(task: int, tell: SendEvent) -> object:
     while True:
         tell(TextEvent(task, "x"))

@@ -16,10 +16,18 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import BUG_REPORT, ModuleError
 from support.answer import held
 from support.config import write
+from support.images import Images
+from support.trial import Place, make_place
 
 ELSEWHERE = "ask its owner for access, or choose a place of your own; --prefix or SIFMOD_PREFIX names the tree"
 ROOM = "free some space, or choose another disk with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what it can remove"
 AGAIN = "fix this, then run the command again"
+DISK = "the disk or its server has failed; repeat the command when it works again"
+
+
+@pytest.fixture
+def place(images: Images, tmp_path: Path) -> Place:
+    return make_place(images, tmp_path)
 
 
 def list_that_fails(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -42,6 +50,8 @@ def list_that_fails(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> in
         (errno.EDQUOT, "/x", 18, "/x: Disk quota exceeded, nothing was published", ROOM),
         (errno.EDQUOT, None, 18, "Disk quota exceeded, nothing was published", ROOM),
         (errno.EIO, "/x", 18, "/x: Input/output error", AGAIN),
+        (errno.EIO, None, 18, "a file cannot be read or written: Input/output error", DISK),
+        (errno.ESTALE, None, 18, "a file cannot be read or written: Stale file handle", DISK),
     ],
 )
 def test_an_error_of_the_machine(
@@ -75,7 +85,7 @@ def test_a_directory_that_is_gone_and_one_that_is_named(
         assert capfd.readouterr().err == f"error: {said}\n\nhint: {hint}\n"
 
 
-@pytest.mark.parametrize("error", [ValueError("odd"), OSError(errno.EIO, os.strerror(errno.EIO))])
+@pytest.mark.parametrize("error", [ValueError("odd"), OSError(errno.EBADF, os.strerror(errno.EBADF))])
 def test_what_nobody_thought_of_is_a_bug(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +93,24 @@ def test_what_nobody_thought_of_is_a_bug(
     said = capfd.readouterr().err
     assert said.startswith("Traceback (most recent call last):\n")
     assert said.endswith(f"{type(error).__name__}: {error}\nerror: {BUG_REPORT}\n")
+
+
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert list_that_fails(MemoryError(), monkeypatch) == 18
+    hint = "`ulimit -v` shows the limit, and a job has one of its own: raise it"
+    assert capfd.readouterr().err == f"error: there is too little memory here\n\nhint: {hint}\n"
+
+
+def test_a_path_that_is_no_text(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    """Modulefiles name the easyconfig; the tree is as before."""
+    odd = Path(os.fsdecode(os.fsencode(place.directory) + b"/q\xff"))
+    (place.directory / "a").rename(odd)
+    assert run(["install", str(odd / "Tiny-1.0.yaml"), "--prefix", str(place.prefix), "--skip-sanity-check"]) == 18
+    said = capfd.readouterr().err
+    assert "q\\udcff/Tiny-1.0.yaml' is not UTF-8, as a file that names it must be\n" in said
+    assert said.endswith("hint: rename it, then run the command again\n")
+    assert "Traceback" not in said
+    assert not [*place.prefix.rglob("*.lua"), *place.prefix.glob(".staging/*")]
 
 
 def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """`--help`: examples that can be typed, and options by what they are about; TAB offers what there is."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -216,3 +217,13 @@ def test_tab_in_a_shell(shell: str, installed: Path) -> None:
     script = f"{start}{load}\n{SHELLS[shell]}"
     result = subprocess.run([shell, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert (result.stdout, result.stderr, result.returncode) == ("PyTorch/2.2.0-rocm-5.6.1\n", "", 0)
+
+
+def test_tab_after_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """The shell goes on with it, and no error is written over the line."""
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), "_SIFMOD_COMPLETE": "bash_complete"}
+    for words, said in ((b"sifmod sbom \xff", b"file,?\n"), (b"sifmod list --prefix \xff", b"dir,?\n")):
+        place = b"COMP_CWORD=%d" % words.count(b" ")
+        command = (b"env", b"COMP_WORDS=" + words, place, os.fsencode(SIFMOD))
+        result = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert (result.stdout, result.stderr, result.returncode) == (said, b"", 0)

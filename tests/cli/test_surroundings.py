@@ -105,7 +105,39 @@ def test_a_limit_of_processes_is_told_with_what_to_do(
         "error: no further process or thread may be started here\n\nhint: `ulimit -u` shows the limit: raise it\n"
     )
     assert "Traceback" not in done.stderr
-    assert not list(ordinary_user.home.glob("*.sif"))
+    assert not [*ordinary_user.home.rglob("*other.sif*")]  # nor is a lock left that nobody holds
+
+
+def test_a_disk_without_a_place_for_temporary_files_is_told(tmp_path: Path) -> None:
+    """No file may have a byte here: Python tries each place, and gives an error without a file name."""
+    easyconfig = Path(__file__).parents[1] / "import/easybuild/Demo-1.2.3-rocm-6.0-test.eb"
+    done = subprocess.run(
+        (*SIFMOD, "import", str(easyconfig), "-o", "new"),
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 18
+    assert "\nerror: No usable temporary directory found in [" in f"\n{done.stderr}"
+    assert done.stderr.endswith("\n\nhint: free some space there, or set TMPDIR to a directory that you can write\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_is_killed_while_it_asks_the_runtime_leaves_what_the_next_one_removes(tmp_path: Path) -> None:
+    runtime = tmp_path / "apptainer"
+    runtime.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    runtime.chmod(0o755)
+    (temporary := tmp_path / "temporary").mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary), "SIFMOD_RUNTIME": str(runtime)}
+    words = (*SIFMOD, "doctor", "--prefix", str(tmp_path / "tree"))
+    assert subprocess.run(words, env=env, capture_output=True, check=False).returncode == -9
+    (left,) = temporary.iterdir()
+    os.utime(left, (0, 0))
+    runtime.write_text("#!/bin/sh\necho apptainer version 1.3.6\n")
+    subprocess.run(words, env=env, capture_output=True, check=False)
+    assert not [*temporary.iterdir()]
 
 
 @pytest.mark.parametrize("through", ["the store", "a link", "a link of a module"])

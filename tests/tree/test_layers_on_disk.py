@@ -1,5 +1,6 @@
 """Layers on the disk, and what becomes of those that fit no module any more."""
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
+from sifmod.errors import FullError
 from sifmod.tree.layer import Layers, all_layers, image_key, old_layers, remove_layers, remove_old
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
@@ -151,6 +153,29 @@ def test_a_number_is_never_used_twice(tmp_path: Path) -> None:
             remove_old(layers, layer, 3, held)
         there = sorted(path.name for path in place.iterdir() if path.name != "live")
         assert there == [str(one) for one in range(max(1, number - 2), number + 1)]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_one_that_cannot_be_made_live_goes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    for _ in range(before):
+        published(tmp_path)
+    was = disk_state(tmp_path)
+    usual = os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        if target == "live":
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), target)
+        usual(source, target, **named)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(FullError, match="what was installed before is unchanged"):
+        published(tmp_path)
+    now = disk_state(tmp_path)
+    locks = str(tmp_path / "layers" / ".locks")
+    assert {path: now[path] for path in now if path in was and not path.startswith(locks)} == {
+        path: was[path] for path in was if not path.startswith(locks)
+    }
+    assert not {path for path in now.keys() - was.keys() if "PyTorch/" in path}
 
 
 def test_of_several_earlier_layers_the_latest_is_taken_over(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Leases: what an entry says, who is dead, and what a claim does while others claim, forget and crash."""
 
+import errno
 import json
 import os
 import signal
@@ -205,6 +206,24 @@ def test_a_claim_in_a_chain_that_began_again_is_taken_back(place: Path, monkeypa
     assert not leases.claim(place, seen, leases.this_process(LEASE))
     assert os.listdir(place) == ["1.lease"]
     assert os.readlink(place / "1.lease") == "another"
+
+
+def test_a_claim_counts_although_earlier_entries_stay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file server does not remove just now is removed by the next one."""
+    first = leases.this_process(LEASE)
+    assert leases.claim(place, leases.newest(place), first)
+    leases.free(place, 1)
+
+    def unlink(path: Path, **_: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+
+    with monkeypatch.context() as busy:
+        busy.setattr(Path, "unlink", unlink)
+        assert leases.claim(place, leases.newest(place), leases.this_process(LEASE))
+    assert leases.newest(place).number == 2
+    leases.free(place, 2)
+    assert leases.claim(place, leases.newest(place), first)
+    assert not [path for path in place.iterdir() if path.name[0] in "12"]
 
 
 def test_only_a_vacant_lock_is_forgotten(place: Path) -> None:

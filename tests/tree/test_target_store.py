@@ -1,15 +1,17 @@
 """A store of one file: what is incomplete lies beside the target, and what is there is replaced only when told."""
 
+import errno
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sifmod.errors import FetchError, PermissionsError
+from sifmod.errors import FetchError, InstallError, PermissionsError
 from sifmod.tree.layout import Layout
 from sifmod.tree.target_store import TargetStore, target_store
 from support.command import SIFMOD, User
@@ -100,6 +102,31 @@ def test_the_workspace_goes(place: Path) -> None:
     with at(place / "x.sif") as store, store.workspace() as workspace:
         (workspace / "inner").mkdir()
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["locks", "locks/fetch", "beat", "staging"])
+def test_of_a_lock_that_fails_nothing_is_left(place: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """At its directories and at its first beat."""
+    made = {"locks": 2, "locks/fetch": 3, "staging": 4}
+    calls = 0
+    usual = os.mkdir
+
+    def mkdir(*arguments: Any, **named: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == made.get(what):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        usual(*arguments, **named)
+
+    def beat(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    if what == "beat":
+        monkeypatch.setattr("sifmod.tree.lease.beat", beat)
+    with pytest.raises(InstallError, match="cannot lock fetch: Input/output error"), at(place / "x.sif"):
+        pass
+    assert os.listdir(place) == []
 
 
 def test_a_directory_that_cannot_be_written_is_told(place: Path, ordinary_user: OrdinaryUser) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError
 from sifmod.image.child import Ended
 from sifmod.result import Described, Hint, PathText
+from sifmod.system import scratch_directory
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
@@ -133,9 +133,9 @@ class _Run:
         if not Path(self.installation.root, self.installation.required_image.filename).exists():
             raise _SkippedError("the module has no image of its own")  # `start` checks the site's copy
         said: list[str] = []
-        with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
+        with scratch_directory() as workspace:
             try:
-                sanity_check(self.installation, plan, Path(workspace), said.append, self.wanted.limit)
+                sanity_check(self.installation, plan, workspace, said.append, self.wanted.limit)
             except SanityCheckError as error:  # the hint is for an install, not for a test
                 raise SanityCheckError(error.short, output=error.output) from error
         if said:

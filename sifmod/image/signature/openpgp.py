@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from sifmod.errors import RuntimeMissingError
 from sifmod.image.disk import writing
+from sifmod.system import scratch_directory
 
 _BEGIN, _END = b"-----BEGIN PGP ", b"-----END PGP "
 _PUBLIC = b"PUBLIC KEY BLOCK"
@@ -141,13 +142,18 @@ def verify(message: ClearSigned, keys: bytes) -> Verdict:
     Only the outcome `good` means yes, by a key that is valid today and with a safe hash. Raises RuntimeMissingError
     without gpgv.
     """
-    with writing(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory(prefix="sifmod-gpgv-") as work:
+    with writing(Path(tempfile.gettempdir())), scratch_directory() as work:
         files = {"keys.gpg": keys, "text.sig": message.signature, "text": message.signed}
-        paths = [Path(work, name) for name in files]
+        paths = [work / name for name in files]
         for path, content in zip(paths, files.values(), strict=True):
             path.write_bytes(content)
-        command = ("gpgv", "--homedir", work, "--status-fd", "1", "--keyring", *map(str, paths))
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "GNUPGHOME": work, "HOME": work}
+        command = ("gpgv", "--homedir", str(work), "--status-fd", "1", "--keyring", *map(str, paths))
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C",
+            "GNUPGHOME": str(work),
+            "HOME": str(work),
+        }
         try:
             done = subprocess.run(command, capture_output=True, env=environment, stdin=subprocess.DEVNULL, check=False)
         except FileNotFoundError:
