@@ -1,12 +1,12 @@
 """Find easyconfigs, and resolve a name to one of them. Imports neither pydantic nor a YAML parser."""
 
 # os.path.exists is false for a name that is too long for the file system, and in an unreadable directory:
-# ruff: noqa: PTH110
+# ruff: noqa: PTH110, PTH112, PTH113
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from os.path import exists
+from os.path import exists, isdir, isfile
 from pathlib import Path
 
 from sifmod.config.prefix import has_settings, misspelt
@@ -140,10 +140,10 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        if entry.suffix in SUFFIXES and entry.is_file():
+        if entry.suffix in SUFFIXES and isfile(entry):
             yield entry
-        elif entry.is_dir() and entry.name not in _NOT_EASYCONFIGS:
+        elif isdir(entry) and entry.name not in _NOT_EASYCONFIGS:
             try:
-                yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and path.is_file())
+                yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and isfile(path))
             except OSError:
                 continue
