@@ -133,6 +133,15 @@ def _candidates(directory: Path, name: str) -> Iterator[Path]:
             yield parent / f"{stem}{suffix}"
 
 
+def settings_in(directory: Path) -> list[Path]:
+    """The `.yaml` files of a directory, sorted; none if it is missing. Raises OSError for one that is closed."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 (pathlib's glob takes a closed directory for an empty one)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(directory / name for name in names if name.endswith(".yaml"))
+
+
 def _easyconfigs(directory: Path) -> Iterator[Path]:
     """Every easyconfig in a directory and its subdirectories (not _NOT_EASYCONFIGS), one level deep, sorted."""
     try:
