@@ -139,14 +139,18 @@ def walk(
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
-                    (directories if entry.is_dir() else files).append(entry.name)
+                    try:
+                        below = directories if entry.is_dir() else files
+                    except OSError:  # a link into a closed directory
+                        below = files
+                    below.append(entry.name)
         except OSError as error:
             if onerror:
                 onerror(error)
             continue
         yield place, directories, files
-        below = [f"{place.rstrip('/')}/{name}" for name in reversed(directories)]
-        waiting += below if follow else (path for path in below if not os.path.islink(path))  # noqa: PTH114 (texts)
+        deeper = [f"{place.rstrip('/')}/{name}" for name in reversed(directories)]
+        waiting += deeper if follow else (path for path in deeper if not os.path.islink(path))  # noqa: PTH114 (texts)
 
 
 _SCRATCH = "sifmod-scratch-"

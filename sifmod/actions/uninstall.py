@@ -16,7 +16,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import resolve_own
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result
+from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result, error_of
 from sifmod.result import Beside, Described, Internal, Number, PathText
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
@@ -86,8 +86,8 @@ def uninstall_modules(
     for module in [resolve_own(name, known, site) for name in request.names]:
         try:
             rows.append(_uninstalled(module, site, reporter))
-        except SifmodError as error:
-            rows.append(NotUninstalled(module, as_result(error)))
+        except (SifmodError, OSError) as error:
+            rows.append(NotUninstalled(module, as_result(error_of(error))))
         ended(rows[-1])
     gone = [row.module for row in rows if isinstance(row, Uninstalled)]
     freed = None

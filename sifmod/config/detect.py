@@ -8,7 +8,7 @@ from glob import iglob
 from pathlib import Path
 
 from sifmod.config.expand import expand_paths, texts
-from sifmod.config.find import SUFFIXES, shipped
+from sifmod.config.find import SUFFIXES, settings_in, shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.pattern import is_pattern
 from sifmod.config.prefix import settings_directories
@@ -79,7 +79,7 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
 def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
     """The names of all sites, from file names and contents, sorted."""
     names: set[str] = set()
-    for path in (path for directory in directories for path in directory.glob("*.yaml")):
+    for path in (path for directory in directories for path in settings_in(directory)):
         names.add(path.stem)
         with suppress(ConfigError):
             names.add(read_site(path, environ)[0].entries["name"].text)
@@ -97,7 +97,7 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
     fallback: Node | None = None
     for directory in directories:
         inputs.append(read_input(f"{directory}/", environ))
-        for path in sorted(directory.glob("*.yaml")):
+        for path in settings_in(directory):
             try:
                 node, read = read_site(path, environ)
             except ConfigError as error:
@@ -126,7 +126,7 @@ def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, st
     Raises OptionError if it no longer exists, ConfigError if it has problems.
     """
     if "/" not in name and not any((directory / f"{name}.yaml").exists() for directory in directories):
-        for path in (path for directory in directories for path in sorted(directory.glob("*.yaml"))):
+        for path in (path for directory in directories for path in settings_in(directory)):
             with suppress(ConfigError):
                 node, read = read_site(path, environ)
                 if node.entries["name"].text == name:

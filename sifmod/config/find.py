@@ -1,12 +1,12 @@
 """Find easyconfigs, and resolve a name to one of them. Imports neither pydantic nor a YAML parser."""
 
 # os.path.exists is false for a name that is too long for the file system, and in an unreadable directory:
-# ruff: noqa: PTH110
+# ruff: noqa: PTH110, PTH112, PTH113
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from os.path import exists
+from os.path import exists, isdir, isfile
 from pathlib import Path
 
 from sifmod.config.prefix import has_settings, misspelt
@@ -133,6 +133,15 @@ def _candidates(directory: Path, name: str) -> Iterator[Path]:
             yield parent / f"{stem}{suffix}"
 
 
+def settings_in(directory: Path) -> list[Path]:
+    """The `.yaml` files of a directory, sorted; none if it is missing. Raises OSError for one that is closed."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 (pathlib's glob takes a closed directory for an empty one)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(directory / name for name in names if name.endswith(".yaml"))
+
+
 def _easyconfigs(directory: Path) -> Iterator[Path]:
     """Every easyconfig in a directory and its subdirectories (not _NOT_EASYCONFIGS), one level deep, sorted."""
     try:
@@ -140,10 +149,10 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        if entry.suffix in SUFFIXES and entry.is_file():
+        if entry.suffix in SUFFIXES and isfile(entry):
             yield entry
-        elif entry.is_dir() and entry.name not in _NOT_EASYCONFIGS:
+        elif isdir(entry) and entry.name not in _NOT_EASYCONFIGS:
             try:
-                yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and path.is_file())
+                yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and isfile(path))
             except OSError:
                 continue

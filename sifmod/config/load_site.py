@@ -17,7 +17,7 @@ from sifmod.config.detect import (
     site_directories,
 )
 from sifmod.config.expand import names_in, texts, variables_read
-from sifmod.config.find import shipped
+from sifmod.config.find import settings_in, shipped
 from sifmod.config.hook import hooks_of
 from sifmod.config.input import DEVICES, OWN_FILES, OWN_VARIABLES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
@@ -174,7 +174,7 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     inputs = [read_input(f"{directory}/", environ)]
     nodes: list[Node] = []
     problems: list[Problem] = []
-    for path in (*sorted(directory.glob("*.yaml")), user / "config.yaml"):
+    for path in (*settings_in(directory), user / "config.yaml"):
         if not os.path.lexists(path):
             inputs.append(Input(str(path), None))
             continue

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, RunscriptEnv
+from sifmod.config.find import settings_in
 from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty, Pairs
@@ -113,7 +114,7 @@ def read_quirks(directories: Iterable[Path], environ: Mapping[str, str]) -> tupl
     problems: list[Problem] = []
     for directory in directories:
         inputs.append(read_input(f"{directory}/", environ))
-        for path in sorted(directory.glob("*.yaml")):
+        for path in settings_in(directory):
             try:
                 found[path.stem], read = read_quirk(path)
             except ConfigError as error:

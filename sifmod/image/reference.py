@@ -1,6 +1,7 @@
 """A Reference: a parsed source of an image; and its SourceKind, with all properties of the kind."""
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -222,8 +223,8 @@ def size_of_location(request: "FetchRequest") -> int | None:
 
 def size_here(paths: tuple[str, ...]) -> int | None:
     """Bytes of the first of `paths` that exists, with all files in it; None if none exists."""
-    found = next((path for path in map(Path, paths) if path.exists()), None)
+    found = next(filter(os.path.exists, map(Path, paths)), None)
     if found is None:
         return None
     below = (Path(place, name) for place, _, names in walk(found) for name in names)
-    return sum(path.stat().st_size for path in (found, *below) if path.is_file())
+    return sum(path.stat().st_size for path in filter(os.path.isfile, (found, *below)))

@@ -15,8 +15,10 @@ from sifmod.image.artifact import Artifact
 from sifmod.image.sources.source_kinds import parse
 from sifmod.imports.result import Imported
 from sifmod.module.image_origin import ImageOrigin
-from sifmod.system import abbreviated
+from sifmod.system import abbreviated, walk
 from support.config import write
+from support.identity import call_as
+from support.user import OrdinaryUser
 
 DIGEST = f"sha256:{'1' * 64}"
 OTHER = f"sha256:{'2' * 64}"
@@ -89,3 +91,16 @@ def test_why_what_was_replaced_is_kept_for_a_while(monkeypatch: pytest.MonkeyPat
     assert _too_young(5, Jobs(5.0), 7) == ""
     job = "it may be in use by a job submitted 1970-01-01, before it went out of use"
     assert _too_young(6, Jobs(5.0), 7) == job
+
+
+def test_a_link_into_a_closed_directory_hides_nothing_beside_it(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """Nothing in its directory was seen, such as the files of an image that is built, or those of a bundle."""
+    for name in ("closed/directory", "open/below"):
+        (shared_tmp / name).mkdir(parents=True)
+    (shared_tmp / "open/below/file").touch()
+    (shared_tmp / "open/link").symlink_to("../closed/directory")
+    (shared_tmp / "closed").chmod(0)
+    errors: list[OSError] = []
+    found = call_as(ordinary_user.user, lambda: [*walk(shared_tmp / "open", errors.append)])
+    (shared_tmp / "closed").chmod(0o755)
+    assert found == [(f"{shared_tmp}/open", ["below"], ["link"]), (f"{shared_tmp}/open/below", [], ["file"])]

@@ -169,6 +169,16 @@ def test_what_the_profile_names_is_looked_at(
     assert installations(Layout(tmp_path / "prefix")) == ()
 
 
+def test_a_library_that_cannot_be_looked_at_decides_nothing(
+    tmp_path: Path, images: Images, settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As one that is missing on this node; os.stat fails for too long a name as it does in a closed directory."""
+    settings("host")
+    profile = tmp_path / "etc-sifmod.d/mpi/here.yaml"
+    profile.write_text(profile.read_text().replace("library: /", f"library: /{'a' * 300}/"))
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images)]) == 0, capfd.readouterr().err
+
+
 def test_a_profile_is_switched_without_touching_images(
     tmp_path: Path, images: Images, settings: Callable[..., None]
 ) -> None:

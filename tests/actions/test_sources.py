@@ -108,6 +108,10 @@ def test_a_closed_image_directory_is_passed_over(shared_tmp: Path, images: Image
     tree = ordinary_user.home / "tree"
     env = {"SIFMOD_IMAGE_DIRS": f"{shared_tmp}/closed:{ordinary_user.home}", "SIFMOD_PREFIX": str(tree)}
     install = ("install", easyconfig, "--skip-sanity-check")
+    stack = write(shared_tmp / "stack.yaml", "easyconfigs: [App-1.yaml]\n")
+    planned = ordinary_user.run((*SIFMOD, "stack", "plan", stack), env)
+    assert planned.code == 0, planned.stderr
+    assert "1 image to fetch" in planned.stderr
     for words in (install, (*install, "--rebuild"), ("rollback", "App"), ("verify",)):
         ended = ordinary_user.run((*SIFMOD, *words), env)
         assert ended.code == 0, (words, ended.stderr)

@@ -1,11 +1,14 @@
 """All that an uninstall says of one module, with and without --purge; of its neighbours it says nothing."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.tree.durable import read
 from sifmod.tree.kernelspec import Kernelspec, kernels_directory, write_kernelspec
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import leave
@@ -117,6 +120,24 @@ def test_the_worst_code_of_several(layout: Layout, capfd: pytest.CaptureFixture[
     stub.write_text("edited\n")
     assert run(["uninstall", "Tiny/1.0", "Tiny/2.0"]) == 18
     assert "Tiny/2.0: uninstalled" in capfd.readouterr().err
+
+
+def test_a_history_that_cannot_be_read_keeps_no_other_module(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    history = layout.history(MODULE)
+
+    def refused(path: Path) -> bytes:
+        if path == history:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read(path)
+
+    monkeypatch.setattr("sifmod.tree.history.read", refused)
+    failed, gone = answer(capfd, ("uninstall", "Tiny/1.0", "Tiny/2.0"), code=25)["uninstalled"]
+    assert failed["error"] == f"{history}: Permission denied"
+    assert gone["module"] == "Tiny/2.0"
+    assert not layout.switch(OTHER).is_symlink()
+    assert layout.switch(MODULE).is_symlink()
 
 
 def test_the_space_is_freed_by_the_commands_that_are_named(layout: Layout) -> None:

@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -15,8 +16,12 @@ from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, Installation
 from support.answer import answer
+from support.command import SIFMOD
+from support.config import write
 from support.disk_state import disk_state
+from support.images import Images
 from support.tree import MODULE, install
+from support.user import OrdinaryUser
 
 
 @pytest.fixture
@@ -293,3 +298,21 @@ def test_a_file_that_is_mostly_a_hole_is_not_read(tmp_path: Path) -> None:
     (found,) = of_file(tmp_path / "layer.squashfs", record, 4096)
     assert (found.kind, found.found) == ("changed", f"{5 << 40} bytes")
     assert [one.found for one in of_file(tmp_path / "layer.squashfs", record)] == [found.found]
+
+
+def test_an_image_in_a_closed_directory_stops_no_other_check(
+    shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser
+) -> None:
+    for name in ("One", "Two"):
+        sif = shared_tmp / name / "tiny.sif"
+        sif.parent.mkdir()
+        shutil.copy(images.tiny_sif, sif)
+        write(shared_tmp / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nimage: {{sources: [{sif}]}}\n")
+    env = {"SIFMOD_PREFIX": str(ordinary_user.home / "tree")}
+    files = (shared_tmp / "One-1.yaml", shared_tmp / "Two-1.yaml")
+    ordinary_user.run((*SIFMOD, "install", *files, "--link", "reference", "--skip-sanity-check"), env).ok()
+    (shared_tmp / "One").chmod(0)
+    ended = ordinary_user.run((*SIFMOD, "verify", "--signature"), env)
+    assert ended.code == 1, ended.stderr
+    assert f"One/1: cannot read {shared_tmp}/One/tiny.sif: Permission denied" in ended.stdout
+    assert "Two/1: " in ended.stdout

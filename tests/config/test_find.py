@@ -205,7 +205,10 @@ def test_closed_directories_end_no_command(shared_tmp: Path, ordinary_user: Ordi
     closed.mkdir(0)
     write(robot / "presets/small.yaml", "accelerator: none\n")
     write(robot / "App-1.yaml", "name: App\nversion: '1'\npreset: small\nimage: {sources: [/no/such.sif]}\n")
+    write(robot / "Tool/Tool-1.yaml", "name: Tool\nversion: '1'\nimage: {sources: [/no/such.sif]}\n")
+    for link in (robot / "App-2.yaml", robot / "Closed", robot / "Tool/Tool-0.yaml"):
+        link.symlink_to(closed / link.name)
     env = {"SIFMOD_ROBOT_PATHS": f"{closed}:{robot}", "UV_CACHE_DIR": f"{closed}/uv"}
-    for words in (("search", "app"), ("check", robot / "App-1.yaml"), ("gc",)):
+    for words in (("search", "app"), ("search", "tool"), ("check", robot / "App-1.yaml"), ("gc",)):
         ended = ordinary_user.run((*SIFMOD, *words), env)
         assert ended.code == 0, ended.stderr

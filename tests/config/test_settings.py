@@ -14,6 +14,7 @@ from sifmod.config.input import HostFacts, current_facts
 from sifmod.config.load_site import load_site
 from sifmod.config.option import KEYS, VARIABLES
 from sifmod.errors import ConfigError, OptionError, SifmodError
+from support.command import SIFMOD
 from support.config import Configuration, lines, write
 from support.identity import call_as
 from support.user import OrdinaryUser
@@ -498,3 +499,20 @@ def test_a_user_prefix_is_for_users_who_do_not_publish(shared_tmp: Path, ordinar
     machine_file(configuration, "a.yaml", "prefix: '${NOWHERE}/x'\nuser_prefix: /everyone/${USER}")
     with pytest.raises(ConfigError, match="the variable NOWHERE is empty or not set"):
         configuration.site()
+
+
+@pytest.mark.parametrize("closed", ["etc", "etc/sites", "etc/quirks"])
+def test_settings_that_cannot_be_listed_are_not_left_out(
+    closed: str, shared_tmp: Path, ordinary_user: OrdinaryUser
+) -> None:
+    """A directory that this user may enter, but not list: what it holds would silently not count."""
+    for name in ("sites", "quirks"):
+        (shared_tmp / "etc" / name).mkdir(parents=True)
+    write(shared_tmp / "etc/a.yaml", "trees: [/srv]\n")
+    write(shared_tmp / "App-1.yaml", "name: App\nversion: '1'\nimage: {sources: [/no/such.sif]}\n")
+    (shared_tmp / closed).chmod(0o711 if os.geteuid() == 0 else 0o111)
+    words = (*SIFMOD, "check", shared_tmp / "App-1.yaml")
+    ended = ordinary_user.run(words, {"SIFMOD_CONFIG_DIR": f"{shared_tmp}/etc"})
+    (shared_tmp / closed).chmod(0o755)
+    assert ended.code == 25
+    assert f"error: {shared_tmp}/{closed}: Permission denied" in ended.stderr

@@ -12,6 +12,8 @@ from sifmod.errors import FetchError
 from sifmod.image.sources.build import definition_upon, inputs, inputs_digest
 from sifmod.module.plan import BuildPlan
 from support.config import write
+from support.identity import call_as
+from support.user import OrdinaryUser
 
 TEXT = """\
 Bootstrap: docker
@@ -141,3 +143,18 @@ def test_a_layout_or_archive_that_is_the_base_is_an_input_with_a_tag_too(tmp_pat
             index.write_text(f"{kind}{tag}")
             assert index in inputs(definition)
             assert inputs_digest(definition) != before
+
+
+def test_a_link_into_a_closed_directory_is_none_of_the_files(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """The files beside it are, which an earlier walk left out with it."""
+    definition = write(shared_tmp / "x.def", "Bootstrap: docker\nFrom: alpine\n%files\n    data /data\n")
+    file = write(shared_tmp / "data/file", "a")
+    (shared_tmp / "closed/below").mkdir(parents=True)
+    (shared_tmp / "data/link").symlink_to("../closed/below")
+    (shared_tmp / "closed").chmod(0)
+    digests = []
+    for text in ("a", "b"):
+        file.write_text(text)
+        digests.append(call_as(ordinary_user.user, lambda: inputs_digest(definition)))
+    (shared_tmp / "closed").chmod(0o755)
+    assert digests[0] != digests[1]

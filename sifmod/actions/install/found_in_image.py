@@ -5,6 +5,7 @@ there as long as image and question are the same.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -193,7 +194,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
     if mpi.abi != profile.abi:
         return f"the image has {mpi} ({mpi.abi or mpi.soname}), and {profile} cannot serve it"
     library = Path(profile.file.library)
-    if library.is_file():
+    if os.path.isfile(library):  # noqa: PTH113 (closed directories)
         found = read_mpi(str(library.resolve()), library.read_bytes())
         if found is None or found.abi != profile.abi:
             return (
@@ -201,7 +202,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
             )
     for bind in profile.binds:
         source, libc = Path(bind.source), int(mpi.glibc) if mpi.glibc.isdecimal() else 0
-        beside = libc and bind.target.startswith(f"{HOST_MPI}/") and source.is_file()
+        beside = libc and bind.target.startswith(f"{HOST_MPI}/") and os.path.isfile(source)  # noqa: PTH113
         if beside and source.stat().st_size <= LARGEST and (needed := glibc(source.read_bytes())) > libc:
             return f"{source} needs glibc 2.{needed}, and the image has 2.{libc}"
     return ""

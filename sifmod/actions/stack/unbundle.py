@@ -234,7 +234,7 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
             there = (Path(place, name) for place, _, names in walk(path) for name in names)
-            files = sorted(each for each in there if each.is_file() and not each.is_symlink())
+            files = sorted(each for each in there if not each.is_symlink() and each.is_file())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 item = Item(str(file.relative_to(path)), file, file.stat().st_size)
                 yield item.name, item.size, item.open
