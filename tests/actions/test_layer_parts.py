@@ -8,6 +8,7 @@ import resource
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -36,9 +37,9 @@ from sifmod.image.packages.direct_requirement import static_name
 from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
 from sifmod.image.packages.package_lock import as_before, block_of, pinned, versions_of, without_queries
-from sifmod.image.packages.request import name_of, read_lock
+from sifmod.image.packages.request import PackageRequest, name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
-from sifmod.image.packages.resolve import Resolved, followed, torch_index
+from sifmod.image.packages.resolve import Resolved, followed, resolve, torch_index
 from sifmod.image.packages.uv import bytecode_cache, uv_here
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
@@ -50,6 +51,7 @@ from support.identity import call_as
 from support.tree import MODULE, install
 from support.user import OrdinaryUser
 from support.web import Handler, Web
+from support.wheels import wheel
 
 QUOTED = "\"a\".'b'."
 HELD = json.dumps(
@@ -623,6 +625,33 @@ def test_a_long_requirement_is_not_repeated() -> None:
     with pytest.raises(OptionError, match=r"'a [( ]{198}'… is not a requirement") as caught:
         name_of("a " + "( " * 30_000)
     assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("place", ["git+file://{}", "file://{}"])
+def test_a_dependency_that_is_not_from_an_index_is_no_gap(place: str, tmp_path: Path) -> None:
+    """The result said that it was added, and the layer did not have it."""
+    project = tmp_path / "helper"
+    write(project / "pyproject.toml", "[project]\nname = 'helper'\nversion = '2.5'\n")
+    for step in ("init -q", "add .", "-c user.name=a -c user.email=a@b.c commit -qm a"):
+        run(("git", "-C", project, *step.split())).ok()
+    needs = wheel(tmp_path, "needs", requires=(f"helper @ {place.format(project)}",))
+    words = ("--python", sys.executable, "--no-index")
+    python = ImagePython(sys.executable, sys.prefix, sys.version_info[:3], "", {}, PROTECTED)
+
+    def asked(*requirements: str, editable: tuple[str, ...] = ()) -> Resolved:
+        wanted = PackageRequest(requirements, editable=editable, words=words)
+        return resolve(python, wanted, "", uv_here(Path(tempfile.mkdtemp(dir=tmp_path))))
+
+    with pytest.raises(OptionError, match="helper is required from a"):
+        asked(f"needs @ file://{needs}")
+    if place.startswith("file"):  # named too
+        assert asked(f"needs @ file://{needs}", f"helper @ file://{project}").added == {"helper": "", "needs": "1.0"}
+    assert asked(editable=(str(project),)).added == {}
+    source = "dependencies = ['helper']\n[tool.uv.sources]\nhelper = {path = '../helper', editable = true}\n"
+    above = write(tmp_path / "above" / "pyproject.toml", f"[project]\nname = 'above'\nversion = '1'\n{source}").parent
+    with pytest.raises(OptionError, match="helper is required from a directory by another package"):
+        asked(editable=(str(above),))
+    assert asked(editable=(str(above), str(project))).added == {}
 
 
 def test_a_text_of_a_lock_that_is_too_long(tmp_path: Path) -> None:

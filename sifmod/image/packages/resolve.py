@@ -40,7 +40,7 @@ from sifmod.image.packages.package_lock import (
     without_others,
     without_queries,
 )
-from sifmod.image.packages.request import FIND_LINKS, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of
+from sifmod.image.packages.request import FIND_LINKS, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.uv_settings import write_private
 
@@ -108,11 +108,28 @@ def resolve(
     written = (work / LOCK).read_text()
     for url in _REQUIRED.findall(written):  # by a package, whose metadata would have the login too
         check_login(url, "the URL of a required package")
+    _check_named(written, wanted, trees, place)
     lock = without_logins(written)  # uv writes the URLs of its variables into the lock, with their logins
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
     resolved = _held_to(wanted, _without(python, lock, wanted, sources))
     lock = as_before(resolved.lock, earlier, named)
     return replace(resolved, lock=without_queries(lock), fetched=lock)
+
+
+def _check_named(lock: str, wanted: PackageRequest, trees: Trees, place: str) -> None:
+    """Raise OptionError for a repository or directory that only a package names: nothing would install it."""
+    named = (*map(project, wanted.editable), *dict(wanted.projects).values())
+    known = set(map(os.path.realpath, (*named, *(tree for _, tree in trees.values()))))
+    for package in tomllib.loads(lock).get("packages", []):
+        if "vcs" in package:
+            raise OptionError(
+                f"{package['name']} is required from a repository by another package",
+                "a dependency must be in an index: use a version of that package that requires it from there",
+            )
+        if "directory" in package and os.path.realpath(Path(place, package["directory"]["path"])) not in known:
+            raise OptionError(
+                f"{package['name']} is required from a directory by another package", "name that directory as well"
+            )
 
 
 def _as_read(requirement: str, trees: Trees) -> str:
