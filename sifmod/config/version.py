@@ -44,7 +44,8 @@ def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
     key: list[tuple[int, int, str]] = []
     for part in _PARTS.findall(version.partition("+")[0]):
         if part.isdecimal():
-            key.append((1, int(part), ""))
+            number = part.lstrip("0")  # by its length, then its digits: Python converts no more than 4300 digits
+            key.append((1, len(number), number))
             continue
         _drop_zeros(key)
         key.append((-1, 0, part.lower()))

@@ -360,6 +360,18 @@ def test_a_bundle_brings_the_site_of_an_entry(
     assert "there is no site 'ours'" in capfd.readouterr().err
 
 
+def test_a_bundle_spells_numbers_as_the_settings_do(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`0x10` gave a traceback, and `010` another value."""
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "home/.config/sifmod/config.yaml"
+    write(config, "gpus_per_node: 8\nenv: {A: 0x10, B: 1e3, C: 010, D: 1.50, E: 2024-01-01, F: 7, G: 1_000}\n")
+    assert _bundled(tmp_path, images, {"G.yaml": "EC", "s.yaml": "easyconfigs: [G.yaml]\n"}, "s.yaml") == 0
+    config.unlink()
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "other")]) == 0
+
+
 def test_a_bundle_of_a_path_with_a_colon(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = {"my-robot:1/G.yaml": "EC", "s.yaml": "easyconfigs: ['my-robot:1/G.yaml']\n"}

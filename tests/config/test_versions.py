@@ -11,7 +11,7 @@ from sifmod.errors import ConfigError
 from support.config import Configuration, lines, write
 
 HEAD = "description: d\nreason: r\nlink: l\nmatch: {name: App}\n"
-IN_ORDER = ("1.0a1", "1.0b", "1.0rc1", "1.0", "1.0.1", "1.2", "1.10", "2", "10")
+IN_ORDER = ("1.0a1", "1.0b", "1.0rc1", "1.0", "1.0.1", "1.2", "1.10", "2", "10", "9" * 5000, "1" + "0" * 5000)
 
 
 @pytest.mark.parametrize(

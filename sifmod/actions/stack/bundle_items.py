@@ -105,8 +105,9 @@ def _data(name: str, data: bytes) -> Item:
     return Item(name, data, len(data))
 
 
-def _number(value: Number) -> float:
-    return float(value.text) if "." in value.text else int(value.text)
+def _number(value: Number) -> int | str:
+    """A number whose spelling JSON keeps, else its text: a variable has the spelling of the settings."""
+    return int(value.text) if re.fullmatch("0|[1-9][0-9]{0,17}", value.text) else value.text
 
 
 def _file(name: str, path: Path) -> Item:
