@@ -1,11 +1,13 @@
 """What is told of a git server that refuses."""
 
 import base64
+import socket
 from pathlib import Path
 
 import pytest
 
 from sifmod.errors import FetchError
+from sifmod.image.packages import git_tree
 from sifmod.image.packages.git_tree import Checkouts, git_source
 from support.config import write
 from support.misbehaving import guarded
@@ -48,3 +50,14 @@ def test_a_login_that_a_git_server_repeats_is_not_printed(own_home: Path, tmp_pa
     assert any(sent.get("authorization") == f"Basic {SENT}" for _, sent in server.asked)
     assert ("S3CRET" in told, SENT in told) == (False, False), told
     assert f"git ls-remote http://{host}/x.git" in told
+
+
+@pytest.mark.usefixtures("own_home")
+@pytest.mark.parametrize("url", ["git+http://127.0.0.1:{}/x.git", "git+ssh://git@127.0.0.1:{}/x.git"])
+def test_a_git_server_that_falls_silent_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(git_tree, "_SILENCE", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = git_source(url.format(silent.getsockname()[1]))
+        assert source is not None
+        with pytest.raises(FetchError, match=r"Operation too slow|timed out"):
+            Checkouts(tmp_path / "trees").take(source)

@@ -15,6 +15,7 @@ _URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # what a server says, which may repeat a login that git has from a helper
 _OF_SERVER = re.compile(r"(?m)^remote: .*\n?|(?s:(?<=remote error): .*)")
+_SILENCE = "300"  # seconds, which a server may need for a large repository
 # variables that select another repository
 _OF_ANOTHER = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
 
@@ -130,5 +131,7 @@ def _run(directory: Path, *words: str) -> Ended:
     if program is None:
         raise OptionError("a package is in a git repository, but this machine has no git", "load a module with git")
     kept = {name: value for name, value in os.environ.items() if not _OF_ANOTHER.fullmatch(name)}
-    silent = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    ssh = f"ssh -o BatchMode=yes -o ConnectTimeout={_SILENCE} -o ServerAliveInterval={_SILENCE}"
+    given_up = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": _SILENCE, "GIT_SSH_COMMAND": ssh}
+    silent = {**given_up, **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
     return run_child((program, *words), cwd=directory, env=silent)
