@@ -232,7 +232,8 @@ class LinkInPrefixError(OSError):
 def explained(error: BaseException) -> SifmodError | None:
     """The error for a failing or limited machine or a name that is no text, with advice; None for another: a bug."""
     if str(error) == "can't start new thread" or (isinstance(error, BlockingIOError) and not error.filename):  # fork
-        return InstallError("no further process or thread may be started here", "`ulimit -u` shows the limit: raise it")
+        hint = "`ulimit -u` shows the limit of processes, `ulimit -v` that of memory: raise it"
+        return InstallError("no further process or thread may be started here", hint)
     if isinstance(error, MemoryError):
         hint = "`ulimit -v` shows the limit, and a job has one of its own: raise it"
         return InstallError("there is too little memory here", hint)

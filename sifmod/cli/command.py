@@ -22,15 +22,26 @@ Given = TypeVar("Given", bound="Options")
 
 
 class _OwnPath(click.Path):
-    """A path of this machine, not a URL."""
+    """A path of this machine, not a URL and not an empty text, which would be the current directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a path, got an empty text", param, ctx)
         if secret_parts((str(value),)):
             self.fail(f"expected a path, not a URL, got {value}", param, ctx)
         return super().convert(value, param, ctx)
 
 
-_PATH = _OwnPath(path_type=Path)
+class _Text(click.types.StringParamType):
+    """A text that is not empty: `-o "$unset"` is a mistake, and not a command without `-o`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a value, got an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_PATH, _TEXT = _OwnPath(path_type=Path), _Text()
 
 
 class Argument:
@@ -42,7 +53,7 @@ class Argument:
 
 def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
     """A field that is an argument, required without a `default`. With `many` it takes any number of words."""
-    return Argument(default, metavar=metavar, type=_PATH if kind is Path else kind, nargs=-1 if many else 1)
+    return Argument(default, metavar=metavar, type={Path: _PATH, str: _TEXT}.get(kind, kind), nargs=-1 if many else 1)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
@@ -80,7 +91,7 @@ def command(
 
     def made(function: Callable[[Given], int | None]) -> Command:
         def run(**typed: Any) -> int | None:
-            return function(given(**typed))
+            return function(given(**{name: value for name, value in typed.items() if value is not None}))
 
         found = Command(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
         found.prints = prints
@@ -138,7 +149,7 @@ def _option(option: Option, default: object) -> click.Option:
 
 
 def _default(value: object) -> dict[str, Any]:
-    return {} if value in (MISSING, None, False, ()) else {"default": value}
+    return {} if value in (MISSING, None, False, (), "") else {"default": value}
 
 
 def _type(option: Option) -> Any:
@@ -169,7 +180,8 @@ def _read(pattern: str, expected: str, read: Callable[[str], object] = str) -> "
 
 _WALLTIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
 _TYPES: dict[Word, Any] = {
-    **dict.fromkeys(("text", "text or nothing", "number", "place", "places", "site", "reference"), click.STRING),
+    **dict.fromkeys(("text", "number", "place", "places", "site", "reference"), _TEXT),
+    "text or nothing": click.STRING,
     "flag": click.BOOL,
     "whole": click.INT,
     "file": _PATH,

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -211,6 +212,27 @@ MODULES = [ModuleName("PyTorch", "2.2.0-rocm"), ModuleName("PyTorch", "2.2.0"), 
 )
 def test_a_name_is_a_module_or_the_beginning_of_one(name: str, found: str) -> None:
     assert str(resolve(name, MODULES)) == found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "PyTorch/2.2.0", ""),  # two sides that are the same
+        ("list", ""),
+        ("layer", "list", ""),
+        ("install", "", "--search"),
+        ("stack", "lock", ""),
+        ("stack", "catalogue", "--output", ""),  # wrote into the current directory
+        ("add", "PyTorch/2.2.0", "x", "--dir", ""),  # added to the shared layers
+        ("add", "PyTorch/2.2.0", "x", "--find-links", ""),
+        ("jobscript", "PyTorch/2.2.0", "--output", ""),
+        ("deprecate", "PyTorch/2.2.0", "--message", ""),
+    ],
+)
+def test_an_empty_word_is_a_mistake(words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`-o "$unset"` is not the same as no `-o`."""
+    assert run([*words, "--prefix", str(tmp_path)]) == 2
+    assert re.search("expected a (value|path), got an empty text", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("name", ["", ".yaml"])

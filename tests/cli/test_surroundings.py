@@ -101,9 +101,8 @@ def test_a_limit_of_processes_is_told_with_what_to_do(
     words = ("bash", "-c", 'ulimit -u 1; exec "$@"', "sh", *SIFMOD, "fetch", sif, "-o", "other.sif")
     done = ordinary_user.run(words)
     assert done.code == 18
-    assert done.stderr.endswith(
-        "error: no further process or thread may be started here\n\nhint: `ulimit -u` shows the limit: raise it\n"
-    )
+    hint = "`ulimit -u` shows the limit of processes, `ulimit -v` that of memory: raise it"
+    assert done.stderr.endswith(f"error: no further process or thread may be started here\n\nhint: {hint}\n")
     assert "Traceback" not in done.stderr
     assert not [*ordinary_user.home.rglob("*other.sif*")]  # nor is a lock left that nobody holds
 

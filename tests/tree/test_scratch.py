@@ -1,5 +1,7 @@
 """A directory for a moment: what a killed run has left of it goes with the next one, and nothing else does."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -53,6 +55,22 @@ def test_what_a_killed_run_has_left_goes(temporary: Path) -> None:
     assert not place.exists()
     alive.communicate("\n")
     assert not held.exists()
+
+
+def test_a_file_system_without_locks(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Lustre is without `-o flock`: a directory is made, and one that may be in use is not removed."""
+
+    def flock(_descriptor: int, _how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with scratch_directory() as first:
+        (first / "file").touch()
+        os.utime(first, (0, 0))
+        with scratch_directory() as second:
+            assert (first / "file").exists()
+        assert not second.exists()
+    assert not [*temporary.glob("sifmod-scratch-*")]
 
 
 def test_another_users_is_left_alone(temporary: Path) -> None:
