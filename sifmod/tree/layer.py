@@ -62,9 +62,19 @@ def image_key(sha256: str) -> str:
 
 @dataclass(frozen=True)
 class Layers(LockRoot):
-    """The layers in one directory, with their locks; `tree`: the prefix of their modules."""
+    """The layers in one directory, with their locks.
+
+    `tree` is the prefix of their modules. `named`: the user has named the directory, which may then be behind a link;
+    any other is in a prefix, where other members may put one.
+    """
 
     tree: Path
+    named: bool = False
+
+    @property
+    def top(self) -> Path:
+        """The directory below which no link is followed."""
+        return self.prefix if self.named else self.prefix.parent
 
     def place(self, module: ModuleName, layer: str, image: str) -> Path:
         """The directory of the generations of a layer for an image with this digest."""
@@ -234,7 +244,7 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: HeldLock)
         del fields[in_the_path]
     with held.changing(f"cannot publish the layer {layer.name} of {layer.module}"):
         text = json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
-        write(directory / RECEIPT, text.encode(), layers.prefix)
+        write(directory / RECEIPT, text.encode(), layers.top)
         (directory / MODULE).symlink_to(
             switch if switch.is_absolute() else os.path.relpath(layers.prefix / switch, root)
         )
@@ -258,7 +268,7 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: HeldLock)
 def _make_live(layers: Layers, directory: Path, root: Path, held: HeldLock) -> None:
     """Move a complete directory to `root`, and switch to it. After an error it is in neither place. Raises OSError."""
     try:
-        move(directory, root, layers.prefix)
+        move(directory, root, layers.top)
         steps = Change(held)
         steps.link(root.parent / LIVE, root.name)
         steps.apply()
@@ -279,8 +289,8 @@ def remove_generation(layers: Layers, root: Path, held: HeldLock) -> None:
     """Remove a generation that is not live, and directories that become empty. Errors are ignored."""
     gone = held.path("removed")
     with suppress(OSError):
-        move(root, gone, layers.prefix)
-        remove_tree(gone, layers.prefix)
+        move(root, gone, layers.top)
+        remove_tree(gone, layers.top)
         for above in root.parents[:4]:
             above.rmdir()
 

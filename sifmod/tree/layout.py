@@ -20,6 +20,11 @@ class LockRoot:
     prefix: Path
 
     @property
+    def top(self) -> Path:
+        """The directory below which no link is followed."""
+        return self.prefix
+
+    @property
     def locks(self) -> Path:
         """One directory per lock."""
         return self.prefix / ".locks"

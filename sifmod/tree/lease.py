@@ -13,12 +13,12 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
-from sifmod.tree.durable import closing, is_full, make_directory, names, read
+from sifmod.tree.durable import closing, is_full, make_directory, opened
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
@@ -26,6 +26,7 @@ _SHORT = "~"  # the start of a short text; JSON never starts so
 _DIGITS = 18  # digits of a lease's number
 _BEAT = 100  # bytes; a beat has twelve
 _PIDS = 1 << 31
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # others may have put a link or a pipe there
 LONGEST = 3600.0  # seconds of silence that any site allows
 _FORGETTING = 10.0  # seconds of silence
 
@@ -136,61 +137,68 @@ def dead(holder: Holder) -> bool:
 
 
 def newest(directory: Path) -> Lease:
-    while True:
-        number = max(_numbers(directory), default=0)
-        if not number:
-            return Lease(0, "", b"")
-        # A later holder may have removed it between listing and reading; then there is a newer one.
-        with suppress(FileNotFoundError):
-            # Without a readable beat the holder counts as silent: the fence makes it safe to take the lock over.
-            text, beat = _text(_path(directory, number)), b""
-            with suppress(OSError):
-                beat = read(_beat_path(directory, number), _BEAT)
-            return Lease(number, text, beat)
+    try:
+        with _opened(directory) as chain:
+            while number := max(_numbers(chain), default=0):
+                # A later holder may have removed it between listing and reading; then there is a newer one.
+                with suppress(FileNotFoundError):
+                    text, beat = _text(chain, number), b""
+                    # without a readable beat the holder counts as silent: the fence makes a takeover safe
+                    with suppress(OSError), closing(os.open(_beat(number), os.O_RDONLY | _FILE, dir_fd=chain)) as file:
+                        beat = os.read(file, _BEAT)
+                    return Lease(number, text, beat)
+    except FileNotFoundError:
+        pass
+    return Lease(0, "", b"")
 
 
 def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     """Try to make `holder` the holder after `seen`, the newest lease of a look; False if another process was faster."""
     texts = (json.dumps(holder._asdict()), short(holder))
-    number = seen.number + 1
-    entry = _path(directory, number)
     make_directory(directory, directory.parents[1])  # it may have been forgotten since the look
     if not _is_there(directory, seen):
         return False
     try:
-        _make(entry, texts, _beat_path(directory, seen.number))
+        with _opened(directory) as chain:
+            return _claim(directory, chain, seen, texts)
+    except FileNotFoundError:  # forgotten just now; the next attempt creates it again
+        return False
+
+
+def _claim(directory: Path, chain: int, seen: Lease, texts: tuple[str, str]) -> bool:
+    number = seen.number + 1
+    try:
+        _make(chain, number, texts)
     except FileExistsError:
         # NFS may repeat a request whose answer was lost, and then calls its own success a conflict.
         with suppress(FileNotFoundError):
-            if _text(entry) in texts:
+            if _text(chain, number) in texts:
                 return True
-        return False
-    except FileNotFoundError:  # forgotten just now; the next attempt creates it again
         return False
     # While this process slept, the chain may have grown, or been removed and started again.
     if not holds(directory, number) or not _is_there(directory, seen):
-        entry.unlink(missing_ok=True)
+        _unlink(chain, _lease(number))
         return False
-    for old in _numbers(directory):
+    for old in _numbers(chain):
         if old < number:
             with suppress(OSError):  # it counts no more, and the next holder removes it
-                _path(directory, old).unlink(missing_ok=True)
-                _beat_path(directory, old).unlink(missing_ok=True)
+                _unlink(chain, _lease(old))
+                _unlink(chain, _beat(old))
     return True
 
 
-def _make(entry: Path, texts: tuple[str, str], before: Path) -> None:
-    """Create a lease: on a full disk with its short text, without free inodes in place of the beat `before`.
+def _make(chain: int, number: int, texts: tuple[str, str]) -> None:
+    """Create a lease: on a full disk with its short text, without free inodes in place of the beat of the last holder.
 
     Without a beat the last holder counts as silent, unless it is known to be dead.
     """
-    for text, beat_to_remove in ((texts[0], None), (texts[1], None), (texts[1], before)):
+    for text, without_beat in ((texts[0], False), (texts[1], False), (texts[1], True)):
         try:
-            if beat_to_remove:
-                beat_to_remove.unlink(missing_ok=True)
-            entry.symlink_to(text)
+            if without_beat:
+                _unlink(chain, _beat(number - 1))
+            os.symlink(text, _lease(number), dir_fd=chain)
         except OSError as error:
-            if beat_to_remove or not is_full(error):
+            if without_beat or not is_full(error):
                 raise
         else:
             return
@@ -198,21 +206,26 @@ def _make(entry: Path, texts: tuple[str, str], before: Path) -> None:
 
 def holds(directory: Path, number: int) -> bool:
     """Whether the claimed lease `number` is still the newest."""
-    return max(_numbers(directory), default=0) == number
+    try:
+        with _opened(directory) as chain:
+            return max(_numbers(chain), default=0) == number
+    except FileNotFoundError:
+        return number == 0
 
 
 def beat(directory: Path, number: int, count: int) -> None:
     """Show that the holder is alive. Written in place: other nodes see the change when they open the file."""
-    _write_beat(_beat_path(directory, number), f"{count:012}".encode(), 1 + count % (_BEAT - 1))
+    _write_beat(directory, number, f"{count:012}".encode(), 1 + count % (_BEAT - 1))
 
 
 def skip_beat(directory: Path, number: int) -> None:
     """Remove the beat until the next one, to free its block and inode."""
-    _beat_path(directory, number).unlink(missing_ok=True)
+    with _opened(directory) as chain:
+        _unlink(chain, _beat(number))
 
 
 def free(directory: Path, number: int) -> None:
-    _write_beat(_beat_path(directory, number), _FREE, _BEAT)
+    _write_beat(directory, number, _FREE, _BEAT)
 
 
 def forget(directory: Path) -> None:
@@ -234,34 +247,50 @@ def _is_there(directory: Path, seen: Lease) -> bool:
     Otherwise the chain was forgotten and may have restarted at 1: the next number would then take the lock from a live
     holder.
     """
-    with suppress(FileNotFoundError):
-        return seen.number == 0 or _text(_path(directory, seen.number)) == seen.text
+    with suppress(FileNotFoundError), _opened(directory) as chain:
+        return seen.number == 0 or _text(chain, seen.number) == seen.text
     return False
 
 
-def _path(directory: Path, number: int) -> Path:
-    return directory / f"{number}.lease"
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """A descriptor of a lock's directory, which other users may be able to replace by a link."""
+    with opened(directory, directory.parents[1]) as chain:
+        try:
+            yield chain
+        except OSError as error:
+            error.filename = str(directory / (error.filename if isinstance(error.filename, str) else ""))
+            raise
 
 
-def _beat_path(directory: Path, number: int) -> Path:
-    return directory / f"{number}.beat"
+def _lease(number: int) -> str:
+    return f"{number}.lease"
 
 
-def _text(link: Path) -> str:
-    return os.readlink(link)  # noqa: PTH115 (not a path)
+def _beat(number: int) -> str:
+    return f"{number}.beat"
 
 
-def _numbers(directory: Path) -> Iterator[int]:
-    for name in names(directory):
+def _text(chain: int, number: int) -> str:
+    return os.readlink(_lease(number), dir_fd=chain)
+
+
+def _unlink(chain: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=chain)
+
+
+def _numbers(chain: int) -> Iterator[int]:
+    for name in os.listdir(chain):
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal() and len(stem) <= _DIGITS:
             yield int(stem)
 
 
-def _write_beat(path: Path, data: bytes, hole: int) -> None:
-    """Make `data` the whole content of the file; on a full disk, make the file a hole of `hole` bytes."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with closing(os.open(path, flags, 0o666)) as descriptor:
+def _write_beat(directory: Path, number: int, data: bytes, hole: int) -> None:
+    """Make `data` the whole content of the beat; on a full disk, make it a hole of `hole` bytes."""
+    flags = os.O_WRONLY | os.O_CREAT | _FILE
+    with _opened(directory) as chain, closing(os.open(_beat(number), flags, 0o666, dir_fd=chain)) as descriptor:
         try:
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
@@ -279,7 +308,7 @@ def _boot() -> str:
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     with suppress(OSError):
-        namespace = _text(Path("/proc/self/ns/pid"))
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (not a path)
     return f"{boot} {namespace}"
 
 

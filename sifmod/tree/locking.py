@@ -63,7 +63,7 @@ class HeldLock:
         self.name = name
         self.directory = workplace.staging / f"{lock_file_name(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
-        self.top = workplace.prefix
+        self.top = workplace.top
         self._chain = workplace.locks / lock_file_name(name)
         self._number = number
         self._holder = holder
@@ -177,7 +177,7 @@ def lock(
         with ExitStack() as stack:
             with reported(doing):
                 stack.enter_context(decided_umask(workplace.prefix))
-                make_directory(chain, workplace.prefix)
+                make_directory(chain, workplace.top)
                 turn = LockQueue(chain)
                 stack.callback(turn.leave)
                 held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))

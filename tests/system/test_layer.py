@@ -262,6 +262,26 @@ def test_a_module_of_somebody_else_and_a_layer_of_a_project(
         assert "No module named 'ours'" in python(others, shared).stderr
 
 
+def test_what_others_have_changed_in_the_prefix_is_named(machine: Machine) -> None:
+    """A link in the place of all layers, which `add` followed, and a Python that is gone or cannot be started."""
+    elsewhere, layers, python = machine.top / "elsewhere", machine.prefix / "layers", machine.commands / "python"
+    elsewhere.mkdir()
+    layers.symlink_to(elsewhere)
+    told = machine.add("demo")
+    assert (told.code, list(elsewhere.iterdir())) == (18, [])
+    assert f"{layers} is a symlink, which sifmod does not follow" in told.stderr
+    layers.unlink()
+    before = machine.listing()
+    python.chmod(0o444)
+    for told in (machine.add("demo"), machine.sifmod("jupyter", NAME)):
+        assert told.code == 24
+        assert f"bin/python of {NAME} was changed or removed" in told.stderr
+        assert "Python-3.11.yaml` restores it" in told.stderr
+    assert set(machine.listing()) - set(before) <= {str(layers), str(layers / ".staging")}
+    machine.install(machine.top / "none.sif", "--module-only").ok()
+    assert machine.commands.joinpath("python").stat().st_mode & 0o111
+
+
 def test_a_killed_change_leaves_the_old_layer_or_the_new_one(machine: Machine) -> None:
     """Some random instants; tests/fuzz/layer_kills.py takes as many as one likes."""
     old_or_new(machine, 6, seed=20261122)

@@ -20,8 +20,8 @@ from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.errors import FullError
-from sifmod.tree.layer import Layers, all_layers, image_key, old_layers, remove_layers, remove_old
+from sifmod.errors import FullError, InstallError
+from sifmod.tree.layer import Layers, all_layers, image_key, layers_lock, old_layers, remove_layers, remove_old
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
@@ -176,6 +176,19 @@ def test_one_that_cannot_be_made_live_goes_again(tmp_path: Path, monkeypatch: py
         path: was[path] for path in was if not path.startswith(locks)
     }
     assert not {path for path in now.keys() - was.keys() if "PyTorch/" in path}
+
+
+def test_only_a_directory_that_the_user_names_may_be_behind_a_link(tmp_path: Path) -> None:
+    link, tree = tmp_path / "prefix/layers", tree_of(Layout(tmp_path / "prefix"), LEASE, quiet)
+    (tmp_path / "elsewhere").mkdir()
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "elsewhere")
+    theirs, named = Layers(link, link.parent), Layers(link, link.parent, named=True)
+    with pytest.raises(InstallError, match="layers is a symlink"), layers_lock(theirs, MODULE, tree):
+        pass
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    with layers_lock(named, MODULE, tree) as held:
+        assert held.directory.is_dir()
 
 
 def test_of_several_earlier_layers_the_latest_is_taken_over(tmp_path: Path) -> None:

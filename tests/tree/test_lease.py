@@ -15,6 +15,7 @@ from sifmod.tree import lease as leases
 from sifmod.tree.layout import LockRoot
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.locking import left_over, lock
+from support.disk_state import disk_state
 from support.small_disk import filled, small_disk
 from support.tree import LEASE, nobody
 
@@ -142,17 +143,17 @@ def test_an_entry_that_goes_while_it_is_read_is_followed_by_a_newer_one(
     again: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed(place)
-    seen, readlink = leases.newest(place), os.readlink
+    seen, ours, readlink = leases.newest(place), leases.this_process(LEASE), os.readlink
     taken: list[Holder] = []
 
-    def taking(path: Path) -> str:
+    def taking(path: str, *, dir_fd: int) -> str:
         monkeypatch.setattr(os, "readlink", readlink)
         taken.append(claimed(place))
-        return readlink(path)
+        return readlink(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "readlink", taking)
     if again:
-        assert not leases.claim(place, seen, leases.this_process(LEASE))
+        assert not leases.claim(place, seen, ours)
     found = leases.newest(place)
     assert (found.number, found.holder) == (2, taken[0])
 
@@ -177,11 +178,11 @@ def test_a_claim_that_is_overtaken_leaves_no_entry(
     """Between its look and its entry, or between its entry and the look after that."""
     seen, symlink = leases.newest(place), os.symlink
 
-    def made(text: str, path: Path, *_: object) -> None:
+    def made(text: str, path: str, *, dir_fd: int) -> None:
         monkeypatch.setattr(os, "symlink", symlink)
         if error:
             raise error
-        symlink(text, path)
+        symlink(text, path, dir_fd=dir_fd)
         if happens:
             happens(place)
 
@@ -197,10 +198,10 @@ def test_a_claim_in_a_chain_that_began_again_is_taken_back(place: Path, monkeypa
     leases.free(place, 1)
     seen, symlink = leases.newest(place), os.symlink
 
-    def made(text: str, path: Path, *_: object) -> None:
+    def made(text: str, path: str, *, dir_fd: int) -> None:
         begun_again(place)
         symlink("another", place / "1.lease")
-        symlink(text, path)
+        symlink(text, path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "symlink", made)
     assert not leases.claim(place, seen, leases.this_process(LEASE))
@@ -224,6 +225,32 @@ def test_a_claim_counts_although_earlier_entries_stay(place: Path, monkeypatch: 
     leases.free(place, 2)
     assert leases.claim(place, leases.newest(place), first)
     assert not [path for path in place.iterdir() if path.name[0] in "12"]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        leases.newest,
+        lambda chain: leases.claim(chain, Lease(1, "another", b""), ELSEWHERE),
+        lambda chain: leases.holds(chain, 1),
+        lambda chain: leases.beat(chain, 1, 1),
+        lambda chain: leases.skip_beat(chain, 1),
+        lambda chain: leases.free(chain, 1),
+        leases.forget,
+    ],
+)
+def test_a_link_in_the_place_of_a_lock_is_not_followed(look: Callable[[Path], object], place: Path) -> None:
+    """As a member of the group may put it there while a run works under the lock."""
+    private, chain = place / "private", place / "tree/.locks/A@1"
+    private.mkdir()
+    (private / "1.lease").symlink_to("another")
+    (private / "1.beat").write_text("words")
+    chain.parent.mkdir(parents=True)
+    chain.symlink_to(private)
+    before = disk_state(private)
+    with pytest.raises(OSError, match=r"\.locks/A@1 is a symlink, which sifmod does not follow"):
+        look(chain)
+    assert disk_state(private) == before
 
 
 def test_only_a_vacant_lock_is_forgotten(place: Path) -> None:

@@ -384,7 +384,7 @@ def test_of_many_waiting_processes_one_looks_at_the_lease(layout: Layout, others
         moment
         for trace in tmp_path.glob("*.trace")
         for line in trace.read_text().splitlines()
-        if f'/.locks/{NAME}"' in line and began < (moment := float(line.split()[1])) < ended
+        if f', "{NAME}"' in line and began < (moment := float(line.split()[1])) < ended
     ]
     assert 4 <= len(looks) <= 2 * 4 + 1, looks
     for other in reversed(others):

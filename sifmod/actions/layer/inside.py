@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from sifmod.errors import ImageError, OptionError
+from sifmod.errors import ImageError, ModuleError, OptionError
 from sifmod.image.child import SERVER, Ended, serving
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, checked, linked_directory, most_of_uv, uv_cache
@@ -153,5 +153,9 @@ def _bindable(path: str | Path, hint: str = "") -> str:
 
 
 def python_wrapper(installation: Installation) -> Path:
-    """The module's Python command; `add.check` ensures that it exists."""
-    return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
+    """The module's Python command; `add.check` ensures that it has one. Raises ModuleError if that was removed."""
+    places = [Path(installation.root, "bin", name) for name in _WRAPPERS]
+    if found := next((place for place in places if place.is_file() and os.access(place, os.X_OK)), None):
+        return found
+    lacking = f"{places[0]} of {installation.module} was changed or removed"
+    raise ModuleError(lacking, f"`sifmod install {installation.provenance.easyconfig}` restores it")

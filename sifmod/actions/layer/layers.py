@@ -180,7 +180,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
 def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
     """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
     top = layer.top
-    layers = Layers(top, top.parent)
+    layers = Layers(top, top.parent, named=top != tree.layout.prefix / "layers")
     with layers_lock(layers, layer.module, tree) as held:
         withdraw_layer(layers, layer, held)
         record_layer(layers, None, layer, tree, reporter)

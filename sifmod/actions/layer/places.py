@@ -97,7 +97,7 @@ def layers_for(
         top = Path(directory).absolute()
         if set(str(top)) & set(",:"):
             raise OptionError(f"--dir: {top} contains a comma or a colon, which bind paths cannot express")
-        return Layers(top, prefix)
+        return Layers(top, prefix, named=True)
     if prefix == site_prefix and prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
     own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
