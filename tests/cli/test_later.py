@@ -27,6 +27,7 @@ def test_a_signal_during_an_import_leaves_no_half_of_a_module(tmp_path: Path, mo
         "except KeyboardInterrupt:\n    pass\nWHOLE = True\n",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background job
     with later():
         from some import part  # type: ignore[import-not-found]
     assert "some" not in sys.modules
@@ -36,5 +37,6 @@ def test_a_signal_during_an_import_leaves_no_half_of_a_module(tmp_path: Path, mo
         assert part.WHOLE
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
+        signal.signal(signal.SIGINT, usual)
         end.set()
         other.join()
