@@ -11,8 +11,10 @@ from typing import Annotated, NamedTuple
 
 from sifmod.result import Described, Hint, OrNull
 from sifmod.secret import without_secrets
+
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
+LINKED = "put a directory in its place; --prefix and, for layers, SIFMOD_LAYERS name a place on another disk"
 _QUOTES = re.compile(r"""[\n"'\[\]]""")
 BUG = 70  # the exit code of a bug
 BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
@@ -262,7 +264,7 @@ def explained(error: BaseException) -> SifmodError | None:
             return InstallError(str(error.strerror), hint)
         return SifmodError("the current directory has been removed", "go to another directory and repeat the command")
     if isinstance(error, LinkInPrefixError):
-        return InstallError(str(error), "remove the link, then run the command again")
+        return InstallError(str(error), LINKED)
     if error.errno in (errno.EIO, errno.ESTALE) and not error.filename:  # of `read` and `close`
         message = f"a file cannot be read or written: {reason(error)}"
         return InstallError(message, "the disk or its server has failed; repeat the command when it works again")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sifmod.errors import FullError, InstallError, LinkInPrefixError, PermissionsError, SifmodError
+from sifmod.errors import LINKED, FullError, InstallError, LinkInPrefixError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason, user_name
 
 Parsed = TypeVar("Parsed")
@@ -46,7 +46,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
         case "too many files":
             return InstallError(message, FILE_LIMIT)
         case "other":
-            return InstallError(message)
+            return InstallError(message, LINKED if isinstance(error, LinkInPrefixError) else "")
 
 
 def _foreign_owner(path: str) -> str:

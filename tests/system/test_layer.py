@@ -270,6 +270,7 @@ def test_what_others_have_changed_in_the_prefix_is_named(machine: Machine) -> No
     told = machine.add("demo")
     assert (told.code, list(elsewhere.iterdir())) == (18, [])
     assert f"{layers} is a symlink, which sifmod does not follow" in told.stderr
+    assert "SIFMOD_LAYERS name a place on another disk" in told.stderr
     layers.unlink()
     before = machine.listing()
     python.chmod(0o444)
