@@ -11,7 +11,6 @@ from typing import Annotated, NamedTuple
 
 from sifmod.result import Described, Hint, OrNull
 from sifmod.secret import without_secrets
-
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
 LINKED = "put a directory in its place; --prefix and, for layers, SIFMOD_LAYERS name a place on another disk"
