@@ -3,7 +3,6 @@
 import grp
 import os
 import stat
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -17,12 +16,10 @@ from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, user_name
 from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
-from sifmod.tree.rights import Rights, WrongRights, give, wrong_rights
+from sifmod.tree.rights import ACL_ENTRY, ACL_GROUP, ACL_MASK, ACL_OTHER, Rights, WrongRights, give, wrong_rights
 
 _NAMED = 3  # paths listed in a message
 _ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
-_ENTRY = struct.Struct("<HHI")  # acl(5): tag, permissions, id
-_GROUP, _MASK, _OTHER = 0x04, 0x10, 0x20
 
 
 class WrongMode(NamedTuple):
@@ -61,7 +58,7 @@ def sharing_warnings(site: Site) -> Iterator[str]:
     if site.prefix.is_dir() and _closes(site.prefix, wanted.umask):
         yield (
             f"{site.prefix} has a default access control list, which closes new files whatever `sharing` says: its "
-            f"owner can run `setfacl -R -k {shell(str(site.prefix))}`"
+            f"owner can run `setfacl -R -k {shell(str(site.prefix))}`, then `sifmod verify --repair-modes`"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):
@@ -80,7 +77,7 @@ def closed(site: Site) -> Iterator[str]:
     if (wanted := rights(site)) is None or not layout.prefix.is_dir():
         return
     with reported(f"cannot read {layout.prefix}"):
-        found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other.found)]
+        found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
     if found:
         yield (
             f"{abbreviated([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` "
@@ -119,7 +116,7 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = _shown(wanted.mode(status.st_mode) | kind, gid)
-    return WrongMode(str(other.path), expected, _shown(status.st_mode, status.st_gid), owner, repaired)
+    return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid), owner, repaired)
 
 
 def _closes(directory: Path, umask: int) -> bool:
@@ -128,8 +125,9 @@ def _closes(directory: Path, umask: int) -> bool:
         packed = os.getxattr(directory, _DEFAULT_ACL)[4:]  # after the version
     except OSError:  # none, or not supported
         return False
-    may = {tag: bits for tag, bits, whose in _ENTRY.iter_unpack(packed) if tag in (_GROUP, _MASK, _OTHER)}
-    admitted = (may.get(_GROUP, 0) & may.get(_MASK, 7)) << 3 | may.get(_OTHER, 0)
+    tags = (ACL_GROUP, ACL_MASK, ACL_OTHER)
+    may = {tag: bits for tag, bits, whose in ACL_ENTRY.iter_unpack(packed) if tag in tags}
+    admitted = (may.get(ACL_GROUP, 0) & may.get(ACL_MASK, 7)) << 3 | may.get(ACL_OTHER, 0)
     return bool(0o077 & ~umask & ~admitted)
 
 

@@ -82,9 +82,9 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
     return (names[0], False, False) if names else ("COMMAND", True, False)
 
 
-def to_json(job: Job, about: Help) -> str:
-    """The text of the file `JOB` of a generation; `about` is the module's own data."""
-    return json.dumps(vars(job) | {"about": vars(about)}, indent=1, sort_keys=True) + "\n"
+def to_json(job: Job | None, about: Help) -> str:
+    """The text of the file `JOB` of a generation; `job`: None for a view. `about` is the module's own data."""
+    return json.dumps((vars(job) if job else {}) | {"about": vars(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:

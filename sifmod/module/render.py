@@ -55,8 +55,8 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, _constant(path)) for path in shared)
     if plan.image:
-        files += [*scripts(plan, number), File(JOB, _job_file(plan))]
-    return tuple(files)
+        files += scripts(plan, number)
+    return (*files, File(JOB, _job_file(plan)))
 
 
 @lru_cache(maxsize=2)
@@ -166,7 +166,7 @@ def _in_tcl(value: FieldValue) -> str:
 
 @lru_cache(maxsize=2)  # like `_help`, the same in every generation
 def _job_file(plan: Plan) -> str:
-    return to_json(job_of(plan), plan.help)
+    return to_json(job_of(plan) if plan.image else None, plan.help)
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:

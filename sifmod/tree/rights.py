@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,10 @@ from sifmod.tree.receipt import numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE
 from sifmod.tree.stored_image import entries
 from sifmod.tree.write_life import LUA, TCL, is_ours
+
+_ACL = "system.posix_acl_access"
+ACL_ENTRY = struct.Struct("<HHI")  # acl(5), after a version of four bytes: tag, permissions, id
+ACL_GROUP, ACL_MASK, ACL_OTHER = 0x04, 0x10, 0x20
 
 
 class Rights(NamedTuple):
@@ -40,9 +45,9 @@ class Rights(NamedTuple):
     def fits(self, status: os.stat_result) -> bool:
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
-    def lets_in(self, status: os.stat_result) -> bool:
+    def lets_in(self, other: "WrongRights") -> bool:
         """Whether a file is at least as open as wanted, and in the wanted group."""
-        return not self.mode(status.st_mode) & ~status.st_mode & 0o077 and self.gid in (None, status.st_gid)
+        return not self.mode(other.mode) & ~other.mode & 0o077 and self.gid in (None, other.found.st_gid)
 
 
 class WrongRights(NamedTuple):
@@ -50,6 +55,7 @@ class WrongRights(NamedTuple):
 
     path: Path
     found: os.stat_result
+    mode: int  # the effective one: an access control list may give the group less than `found` says
 
 
 def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
@@ -59,8 +65,17 @@ def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
             status = path.stat() if path == layout.prefix else path.lstat()
             # a file with another hard link may belong to someone else
             single = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
-            if single and not rights.fits(status):
-                yield WrongRights(path, status)
+            mode = status.st_mode & (~0o070 | _group_in_acl(path) << 3) if single else status.st_mode
+            if single and (not rights.fits(status) or mode != status.st_mode):
+                yield WrongRights(path, status, mode)
+
+
+def _group_in_acl(path: Path | str) -> int:
+    try:
+        packed = os.getxattr(path, _ACL)[4:]
+    except OSError:  # none, or not supported
+        return 7
+    return next((bits for tag, bits, _ in ACL_ENTRY.iter_unpack(packed) if tag == ACL_GROUP), 7)
 
 
 def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
@@ -78,6 +93,11 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
             if rights.gid not in (None, status.st_gid):
                 os.chown(itself, -1, rights.gid or 0)
             Path(itself).chmod(rights.mode(status.st_mode))
+            if _group_in_acl(itself) != 7:
+                packed = os.getxattr(itself, _ACL)
+                entries_of = ACL_ENTRY.iter_unpack(packed[4:])
+                opened_up = (ACL_ENTRY.pack(tag, 7 if tag == ACL_GROUP else bits, who) for tag, bits, who in entries_of)
+                os.setxattr(itself, _ACL, packed[:4] + b"".join(opened_up))  # the mask, from the mode, still limits it
     except OSError as error:
         error.filename = str(path)
         raise

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.image_marks import release, renew
-from sifmod.actions.sharing import rights, sharing_warnings
+from sifmod.actions.sharing import modes, rights, sharing_warnings
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
@@ -22,7 +22,7 @@ from sifmod.tree.receipt import LinkRecord
 from sifmod.tree.rights import give, wrong_rights
 from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
-from support.tree import MODULE, install
+from support.tree import ALONE, MODULE, install
 
 
 @pytest.fixture
@@ -88,6 +88,23 @@ def test_a_default_list_that_closes_new_files_is_told(
     (site.prefix / "new").mkdir()
     assert any(f"`setfacl -R -k {site.prefix}`" in text for text in sharing_warnings(site)) == told
     assert bool(~(site.prefix / "new").stat().st_mode & 0o055) == told
+
+
+def test_what_such_a_list_has_closed_is_told_and_repaired(site: Site) -> None:
+    """The mode shows the mask of the list in the place of what the group may do."""
+    closed = site.prefix / "software"
+    closed.mkdir()
+    for path in (site.prefix, closed):
+        path.chmod(0o755)
+    entries = ((0x01, 7), (0x02, 7), (0x04, 0), (0x10, 5), (0x20, 5))
+    packed = b"".join(struct.pack("<HHI", tag, may, 71_300 if tag == 2 else 0xFFFFFFFF) for tag, may in entries)
+    os.setxattr(closed, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    assert closed.stat().st_mode & 0o777 == 0o755
+    (told,) = modes(site, ALONE, repair=False)
+    assert (told.path, told.expected[:10], told.found[:10]) == (str(closed), "drwxr-xr-x", "drwx---r-x")
+    assert [one.repaired for one in modes(site, ALONE, repair=True)] == [True]
+    assert modes(site, ALONE, repair=False) == ()
+    assert struct.pack("<HHI", 2, 7, 71_300) in os.getxattr(closed, "system.posix_acl_access")
 
 
 @pytest.mark.parametrize("file", [LUA, TCL])

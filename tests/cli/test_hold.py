@@ -447,3 +447,19 @@ def test_an_uninstalled_hold_can_be_released_and_purged(here: Path, capfd: pytes
     assert run(["uninstall", "--purge", "App/1"]) == 0
     assert not (here / "prefix/software/App").exists()
     assert run(["install", "App-1.yaml", SKIP]) == 0
+
+
+@pytest.mark.parametrize("words", ["description: works now", "homepage: https://example.org"])
+def test_a_view_stays_held_whatever_is_said_of_it(here: Path, words: str) -> None:
+    view, apply = "name: View\nversion: '1'\nmodules: [Other/1]\nhost_env: {A: %s}\n", ["stack", "apply", "v.yaml"]
+    write(here / "v.yaml", "easyconfigs: [Other-1.yaml, View-1.yaml]\n")
+    for value in ("good", "bad"):
+        write(here / "View-1.yaml", view % value)
+        assert run([*apply, SKIP, "-q"]) == 0
+    assert run(["rollback", "View/1"]) == 0
+    write(here / "View-1.yaml", view % "bad" + words)
+    assert run([*apply, SKIP, "-q"]) == 0
+    assert live_number(Layout(here / "prefix"), ModuleName("View", "1")) == 1
+    write(here / "View-1.yaml", view % "repaired" + words)
+    assert run([*apply, SKIP, "-q"]) == 0
+    assert live_number(Layout(here / "prefix"), ModuleName("View", "1")) == 3

@@ -21,7 +21,6 @@ from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.partition import SlurmKeys
 from sifmod.config.site import Site
-from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
 from sifmod.module.jobscript import JOB, JobOptions, about_from_json, job_of, job_script
 from sifmod.module.make_plan import Choices, make_plan
@@ -88,14 +87,17 @@ def _ending(entry: Entry, life: Life) -> Entry:
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
     module, made, image = installation.module, installation.provenance, installation.image
-    if image is None:
-        return _view(installation, say)
     try:
         about = about_from_json(read(Path(installation.root, JOB)))
-        job = jobscript(installation, JobOptions(), SlurmKeys(), (layout,))
+        job = jobscript(installation, JobOptions(), SlurmKeys(), (layout,)) if image else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
         say(f"warning: {module} has no description: {JOB} of its generation cannot be read; {_AGAIN}")
+    load = commands_to_load(installation, {})
+    if image is None:
+        loads = f"{about.description}\n\nLoads {', '.join(installation.modules)}.".strip()
+        about = replace(about, description=loads)
+        return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
     adds = any(file.path in _PYTHON for file in installation.files)
     since = next((in_utc(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(
@@ -106,7 +108,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         site=made.site,
         about=about,
         source=image.source,
-        load=commands_to_load(installation, {}),
+        load=load,
         add=f"sifmod add {module} PACKAGE" if adds else "",
         job_script=job,
         sha256=image.sha256,
@@ -114,20 +116,6 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         installed_at=since,
         last_test=_last_test(layout, installation),
     )
-
-
-def _view(installation: Installation, say: Say) -> Entry:
-    """The entry of a view, which loads other modules; its description is in its easyconfig."""
-    module, made, description = installation.module, installation.provenance, ""
-    try:
-        node = load_yaml(Path(installation.root, "easyconfig.yaml")).node
-        description = node.entries["description"].text if "description" in node.entries else ""
-    except ConfigError as error:
-        say(f"warning: {module} has no description: {error.message}")
-    description = f"{description}\n\nLoads {', '.join(installation.modules)}.".strip()
-    about = replace(_NOTHING, description=description)
-    load = commands_to_load(installation, {})
-    return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
 
 
 def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
