@@ -27,6 +27,7 @@ SKIP = "--skip-sanity-check"
         ("WHO", "https://${WHO}@x.org/i.sif", "it is used in the login or query of a URL"),
         ("SUM", "https://x.org/i.sif?sig=${SUM:-a}", "it is used in the login or query of a URL"),
         ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),
+        ("HOST", "https://${HOST}/i.sif", "its value is not a path, host or repository"),
     ],
 )
 def test_a_value_that_may_be_a_secret_is_refused(
@@ -45,7 +46,8 @@ def test_a_value_that_may_be_a_secret_is_refused(
     write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
-    monkeypatch.setenv(name, "https://me:hunter2@x.org" if name == "PLACE" else "hunter2")
+    values = {"PLACE": "https://me:hunter2@x.org", "HOST": "me:hunter2@x.org"}
+    monkeypatch.setenv(name, values.get(name, "hunter2"))
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
     assert f"Good-1.yaml uses the variable {name}, which a bundle cannot include: {why}" in said

@@ -43,6 +43,7 @@ _OTHERS = ("images/", "settings/", "wheels/")  # not the stack's own directories
 _DIGEST = re.compile("[0-9a-f]{64}")
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # of a bundle's stack, a directory in any tree
 _VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
+_LOGIN = re.compile("//[^/]*@|^[^/]*:[^/@]*@(?!sha(256|512):)")  # also without the // that the easyconfig has
 _ENVIRONMENTS = ("env", "host_env", "default_env", "runscript_env")
 _PLAIN = re.compile("(?i)|true|false|yes|no|on|off|[0-9]+|0x[0-9a-f]+|/.*")  # TOKENIZERS_PARALLELISM and the like
 _OF_THE_USER = (
@@ -277,7 +278,7 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
                 why = "its name looks like a secret"
             elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
                 why = "it is used in the login or query of a URL"
-            elif not _VALUE.fullmatch(value) or re.search("//[^/]*@", value):
+            elif not _VALUE.fullmatch(value) or _LOGIN.search(value):
                 why = "its value is not a path, host or repository"
             else:
                 yield name, value
