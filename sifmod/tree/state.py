@@ -212,13 +212,13 @@ def _lists(place: int | Path) -> dict[str, bytes]:
 def _give(descriptor: int, mode: int, status: os.stat_result, lists: dict[str, bytes]) -> None:
     """Give what was copied its mode, the group in `status` and its access control lists.
 
-    It is closed to a group that is not this user's, and to those whom only the lists admit then. Root gives it to the
-    owner too. With a list, the group's bits of a mode are a mask, and not what the group may do.
+    A group that is not this user's cannot be given: the tree's group gets what others have then, and nobody but the
+    owner what had a list. Root gives it to the owner too. With a list, the group's bits of a mode are a mask.
     """
     try:
         os.fchown(descriptor, status.st_uid if os.geteuid() == 0 else -1, status.st_gid)
     except PermissionError:
-        mode &= ~stat.S_IRWXG
+        mode &= stat.S_IRWXU if lists.get(_ACCESS) else 0o707 | mode << 3  # the tree's group gets what others have
         lists = {}
     for name in (_ACCESS, _DEFAULT):
         with suppress(OSError):  # none was inherited, or not supported

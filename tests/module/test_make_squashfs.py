@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -155,6 +156,20 @@ def test_what_is_closed_to_those_who_read_the_squashfs_is_not_packed(
         run(("sh", "-c", hint)).ok()
     packer.run("make-squashfs").ok()
     packer.place.squashfs.unlink()
+
+
+def test_what_a_list_closes_to_some_is_not_packed(packer: Packer) -> None:
+    """The mode says that all may read it."""
+    packer.fill()
+    closed = packer.place.directory / "a file"
+    packer.place.directory.parent.chmod(0o755)
+    entries = ((0x01, 7), (0x02, 0), (0x04, 5), (0x10, 5), (0x20, 5))
+    packed = b"".join(struct.pack("<HHI", tag, may, 71_300 if tag == 2 else 0xFFFFFFFF) for tag, may in entries)
+    os.setxattr(closed, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    packer.refused("make-squashfs", 4, f"{closed} is closed to users who could read it in the squashfs")
+    hint = packer.run("make-squashfs").stderr.splitlines()[-1].partition("open all: ")[2]
+    run(("sh", "-c", hint)).ok()
+    packer.run("make-squashfs").ok()
 
 
 def test_what_a_smaller_group_reads_is_not_packed(module: Path, place: Place, ordinary_user: OrdinaryUser) -> None:

@@ -240,6 +240,29 @@ def test_a_list_that_cannot_be_given_opens_nothing(with_lists: Path, monkeypatch
     assert [(target / path).stat().st_mode & 0o077 for path in ("file", "place")] == [0, 0]
 
 
+def test_what_is_of_a_group_that_cannot_be_given_is_as_open_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member who was one of the others is one of the tree's group for the copy."""
+    linkless(monkeypatch)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "fchown", refused)
+    installation, target = generation(tmp_path / "1"), tmp_path / "2"
+    target.mkdir()
+    wanted = {"all": (0o644, 0o644), "group": (0o640, 0o600), "others": (0o604, 0o604), "run": (0o775, 0o755)}
+    for name, (mode, _) in wanted.items():
+        (tmp_path / "1" / name).touch()
+        (tmp_path / "1" / name).chmod(mode)
+    (tmp_path / "1" / "listed").touch()
+    os.setxattr(tmp_path / "1" / "listed", "system.posix_acl_access", ONE_READER)
+    carry_over(installation, target)
+    made = {name: (target / name).stat().st_mode & 0o777 for name in (*wanted, "listed")}
+    assert made == {name: mode for name, (_, mode) in wanted.items()} | {"listed": made["listed"] & 0o700}
+
+
 def test_a_sticky_directory_stays_sticky(tmp_path: Path) -> None:
     installation, target = generation(tmp_path / "1"), tmp_path / "2"
     target.mkdir()
