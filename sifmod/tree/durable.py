@@ -30,8 +30,8 @@ _ATTEMPTS = 100  # when other runs create and remove the directory
 
 def explain(error: OSError, doing: str) -> SifmodError:
     """The SifmodError for an OSError while `doing`: FullError, PermissionsError, or InstallError for the rest."""
-    name = error.filename2 if error.filename2 is not None else error.filename
-    place = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) else ""
+    paths = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    place = f" ({paths[-1]})" if paths else ""
     message = f"{doing}: {reason(error)}{place}"
     match meaning(error):
         case "full":
@@ -41,7 +41,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
                 short=message,
             )
         case "denied":
-            owner = _foreign_owner(os.fsdecode(name)) if isinstance(name, str | bytes) else ""
+            owner = next(filter(None, map(_foreign_owner, paths)), "")
             return PermissionsError(message, f"{owner}{_WRITABLE}")
         case "too many files":
             return InstallError(message, FILE_LIMIT)
@@ -50,8 +50,15 @@ def explain(error: OSError, doing: str) -> SifmodError:
 
 
 def _foreign_owner(path: str) -> str:
-    """A hint about the other user who owns the closed directory on the way to an absolute path; "" without one."""
-    while path.startswith("/") and path != "/":
+    """A hint about the other user who owns an absolute path, or a closed directory on the way to it; "" without one."""
+    if not path.startswith("/"):
+        return ""
+    with suppress(OSError):
+        directory, owner = Path(path).parent, os.lstat(path).st_uid
+        above = directory.stat()
+        if above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, owner):
+            return f"{directory} is sticky, and {path} belongs to {user_name(owner)}: ask for a change there, or "
+    while path != "/":
         path = os.path.dirname(path)  # noqa: PTH120 (a text)
         with suppress(OSError):
             status = os.stat(path)  # noqa: PTH116
@@ -281,7 +288,7 @@ def move(source: Path, target: Path, top: Path) -> None:
     for attempt in range(_ATTEMPTS):
         with opened(source.parent, top) as start, opened(target.parent, top, make=True) as end:
             try:
-                os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
+                _rename(source, target, start, end)
             except FileNotFoundError:
                 # A run for another module may have removed the directory between the two calls, because it was empty.
                 if attempt + 1 == _ATTEMPTS or not is_there(source):
@@ -297,8 +304,17 @@ def take(source: Path, target: Path, top: Path) -> None:
     Creates no directory: a holder's directory that was removed must stay removed.
     """
     with opened(source.parent, top) as start, opened(target.parent, top) as end:
-        os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
+        _rename(source, target, start, end)
         sync_directory(start)
+
+
+def _rename(source: Path, target: Path, start: int, end: int) -> None:
+    """Rename between the open directories of two paths, which an error names."""
+    try:
+        os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
+    except OSError as error:
+        error.filename, error.filename2 = str(source), str(target)
+        raise
 
 
 def is_there(path: Path) -> bool:

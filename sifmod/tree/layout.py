@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
@@ -11,6 +12,18 @@ RECEIPT = "receipt.json"
 HISTORY = "history.json"
 LOG = ".log"
 LIFE = ".life.json"  # no version can have this name
+
+
+def lock_file_name(name: str) -> str:
+    """A lock's name as one path component."""
+    return name.replace("/", "@")
+
+
+class Chain(NamedTuple):
+    """The directory of one lock's entries, and the directory above it below which no link is followed."""
+
+    directory: Path
+    top: Path
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,10 @@ class LockRoot:
     def staging(self) -> Path:
         """One directory per held lock, and those that dead runs have left."""
         return self.prefix / ".staging"
+
+    def chain(self, name: str) -> Chain:
+        """The place of the lock `name`."""
+        return Chain(self.locks / lock_file_name(name), self.top)
 
 
 @dataclass(frozen=True)

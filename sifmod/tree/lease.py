@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
-from sifmod.tree.durable import closing, is_full, make_directory, opened
+from sifmod.tree.durable import closing, is_full, make_directory, opened, take
+from sifmod.tree.layout import Chain
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
@@ -136,9 +137,9 @@ def dead(holder: Holder) -> bool:
     return state in ("Z", "X") or bool(start and holder.start and start != holder.start)
 
 
-def newest(directory: Path) -> Lease:
+def newest(place: Chain) -> Lease:
     try:
-        with _opened(directory) as chain:
+        with _opened(place) as chain:
             while number := max(_numbers(chain), default=0):
                 # A later holder may have removed it between listing and reading; then there is a newer one.
                 with suppress(FileNotFoundError):
@@ -152,20 +153,20 @@ def newest(directory: Path) -> Lease:
     return Lease(0, "", b"")
 
 
-def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
+def claim(place: Chain, seen: Lease, holder: Holder) -> bool:
     """Try to make `holder` the holder after `seen`, the newest lease of a look; False if another process was faster."""
     texts = (json.dumps(holder._asdict()), short(holder))
-    make_directory(directory, directory.parents[1])  # it may have been forgotten since the look
-    if not _is_there(directory, seen):
+    make_directory(*place)  # it may have been forgotten since the look
+    if not _is_there(place, seen):
         return False
     try:
-        with _opened(directory) as chain:
-            return _claim(directory, chain, seen, texts)
+        with _opened(place) as chain:
+            return _claim(place, chain, seen, texts)
     except FileNotFoundError:  # forgotten just now; the next attempt creates it again
         return False
 
 
-def _claim(directory: Path, chain: int, seen: Lease, texts: tuple[str, str]) -> bool:
+def _claim(place: Chain, chain: int, seen: Lease, texts: tuple[str, str]) -> bool:
     number = seen.number + 1
     try:
         _make(chain, number, texts)
@@ -176,7 +177,7 @@ def _claim(directory: Path, chain: int, seen: Lease, texts: tuple[str, str]) -> 
                 return True
         return False
     # While this process slept, the chain may have grown, or been removed and started again.
-    if not holds(directory, number) or not _is_there(directory, seen):
+    if not holds(place, number) or not _is_there(place, seen):
         _unlink(chain, _lease(number))
         return False
     for old in _numbers(chain):
@@ -204,62 +205,62 @@ def _make(chain: int, number: int, texts: tuple[str, str]) -> None:
             return
 
 
-def holds(directory: Path, number: int) -> bool:
+def holds(place: Chain, number: int) -> bool:
     """Whether the claimed lease `number` is still the newest."""
     try:
-        with _opened(directory) as chain:
+        with _opened(place) as chain:
             return max(_numbers(chain), default=0) == number
     except FileNotFoundError:
         return number == 0
 
 
-def beat(directory: Path, number: int, count: int) -> None:
+def beat(place: Chain, number: int, count: int) -> None:
     """Show that the holder is alive. Written in place: other nodes see the change when they open the file."""
-    _write_beat(directory, number, f"{count:012}".encode(), 1 + count % (_BEAT - 1))
+    _write_beat(place, number, f"{count:012}".encode(), 1 + count % (_BEAT - 1))
 
 
-def skip_beat(directory: Path, number: int) -> None:
+def skip_beat(place: Chain, number: int) -> None:
     """Remove the beat until the next one, to free its block and inode."""
-    with _opened(directory) as chain:
+    with _opened(place) as chain:
         _unlink(chain, _beat(number))
 
 
-def free(directory: Path, number: int) -> None:
-    _write_beat(directory, number, _FREE, _BEAT)
+def free(place: Chain, number: int) -> None:
+    _write_beat(place, number, _FREE, _BEAT)
 
 
-def forget(directory: Path) -> None:
+def forget(place: Chain) -> None:
     """Remove a lock that no process holds, with its directory; keep one that another process holds or takes.
 
     The lock is held meanwhile and removed in one step: because numbers restart at 1, removing an entry by name might
     remove the live one of the next holder.
     """
-    lease, holder = newest(directory), this_process(_FORGETTING)
-    if lease.vacant and claim(directory, lease, holder):
-        gone = directory.with_name(f"{directory.name}.{holder.token}")
-        directory.rename(gone)
-        remove_tree(gone, directory.parent)
+    lease, holder = newest(place), this_process(_FORGETTING)
+    if lease.vacant and claim(place, lease, holder):
+        gone = place.directory.with_name(f"{place.directory.name}.{holder.token}")
+        take(place.directory, gone, place.top)
+        remove_tree(gone, place.top)
 
 
-def _is_there(directory: Path, seen: Lease) -> bool:
+def _is_there(place: Chain, seen: Lease) -> bool:
     """Whether a lease that was read still exists.
 
     Otherwise the chain was forgotten and may have restarted at 1: the next number would then take the lock from a live
     holder.
     """
-    with suppress(FileNotFoundError), _opened(directory) as chain:
+    with suppress(FileNotFoundError), _opened(place) as chain:
         return seen.number == 0 or _text(chain, seen.number) == seen.text
     return False
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[int]:
+def _opened(place: Chain) -> Iterator[int]:
     """A descriptor of a lock's directory, which other users may be able to replace by a link."""
-    with opened(directory, directory.parents[1]) as chain:
+    with opened(*place) as chain:
         try:
             yield chain
         except OSError as error:
-            error.filename = str(directory / (error.filename if isinstance(error.filename, str) else ""))
+            error.filename = str(place.directory / (error.filename if isinstance(error.filename, str) else ""))
             raise
 
 
@@ -287,10 +288,10 @@ def _numbers(chain: int) -> Iterator[int]:
             yield int(stem)
 
 
-def _write_beat(directory: Path, number: int, data: bytes, hole: int) -> None:
+def _write_beat(place: Chain, number: int, data: bytes, hole: int) -> None:
     """Make `data` the whole content of the beat; on a full disk, make it a hole of `hole` bytes."""
     flags = os.O_WRONLY | os.O_CREAT | _FILE
-    with _opened(directory) as chain, closing(os.open(_beat(number), flags, 0o666, dir_fd=chain)) as descriptor:
+    with _opened(place) as chain, closing(os.open(_beat(number), flags, 0o666, dir_fd=chain)) as descriptor:
         try:
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import explain, is_full, make_directory, names, reported, take
-from sifmod.tree.layout import Layout, LockRoot
+from sifmod.tree.durable import explain, is_full, make_directory, names, opened, reported, take
+from sifmod.tree.layout import Chain, Layout, LockRoot, lock_file_name
 from sifmod.tree.lease import NO_LOOK, Holder, Look
 from sifmod.tree.removal import removable, remove_tree
 from sifmod.tree.turn import LockQueue
@@ -29,11 +29,6 @@ from sifmod.tree.umask import decided_umask
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
 _BEATS = 6  # per lease time
-
-
-def lock_file_name(name: str) -> str:
-    """A lock's name as one path component."""
-    return name.replace("/", "@")
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class HeldLock:
         self.directory = workplace.staging / f"{lock_file_name(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
         self.top = workplace.top
-        self._chain = workplace.locks / lock_file_name(name)
+        self._chain = workplace.chain(name)
         self._number = number
         self._holder = holder
         self._count = 0
@@ -115,7 +110,7 @@ class HeldLock:
             self._thread.start()
             self._make_directory()
             self.check()
-            self.remains = _fence(self.directory, self.name, self._number)
+            self.remains = _fence(self.directory, self.name, self._number, self.top)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -128,7 +123,7 @@ class HeldLock:
             if not is_full(error):
                 raise
             # The notes of dead runs are empty files, and stay. A beat has a block and an inode too.
-            for remains in _fence(self.directory, self.name, self._number):
+            for remains in _fence(self.directory, self.name, self._number, self.top):
                 for path in remains.iterdir():
                     if path.is_dir() or path.lstat().st_size:
                         remove_tree(path, self.top)
@@ -170,15 +165,15 @@ def lock(
     Raises LockError if it is lost while it is being taken, InstallError or PermissionsError if the tree cannot be
     written.
     """
-    chain = workplace.locks / lock_file_name(name)
+    chain = workplace.chain(name)
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
     try:
         with ExitStack() as stack:
             with reported(doing):
                 stack.enter_context(decided_umask(workplace.prefix))
-                make_directory(chain, workplace.top)
-                turn = LockQueue(chain)
+                make_directory(*chain)
+                turn = LockQueue(chain.directory)
                 stack.callback(turn.leave)
                 held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
             yield held
@@ -191,13 +186,14 @@ def lock(
 
 def forget_locks(workplace: LockRoot) -> None:
     """Remove the lock files of a tree that contains nothing else, after a failed first install."""
-    if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
-        return
-    for chain in workplace.locks.iterdir():
-        leases.forget(chain)
-    for directory in (workplace.staging, workplace.locks):
-        with suppress(FileNotFoundError):
-            directory.rmdir()
+    with opened(workplace.prefix, workplace.top) as place:
+        if set(os.listdir(place)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (a descriptor)
+            return
+        for name in names(workplace.locks, workplace.top):
+            leases.forget(workplace.chain(name))
+        for directory in (workplace.staging, workplace.locks):
+            with suppress(FileNotFoundError):
+                os.rmdir(directory.name, dir_fd=place)
 
 
 def is_held(workplace: LockRoot, name: str) -> bool:
@@ -206,7 +202,7 @@ def is_held(workplace: LockRoot, name: str) -> bool:
     False if this user cannot read the lock.
     """
     try:
-        return not leases.newest(workplace.locks / lock_file_name(name)).vacant
+        return not leases.newest(workplace.chain(name)).vacant
     except OSError:  # closed to this user
         return False
 
@@ -220,10 +216,10 @@ def left_over(workplace: LockRoot) -> tuple[str, ...]:
     return tuple(sorted(name for name, chain in found if leases.newest(chain).vacant))
 
 
-def locks_with_files(workplace: LockRoot) -> dict[str, Path]:
-    """The directories of locks, by name, whose holders, live or dead, have files in `.staging/` that can be removed."""
+def locks_with_files(workplace: LockRoot) -> dict[str, Chain]:
+    """The places of locks, by name, whose holders, live or dead, have files in `.staging/` that can be removed."""
     owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
-    return {owner.replace("@", "/"): workplace.locks / owner for owner in owners}
+    return {owner.replace("@", "/"): workplace.chain(owner) for owner in owners}
 
 
 def closed_remains(workplace: LockRoot) -> tuple[Path, ...]:
@@ -255,7 +251,7 @@ def _entries(staging: Path) -> Iterator[_Entry]:
                 yield _Entry(staging / name, owner, int(number), bool(fenced))
 
 
-def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
+def _fence(own: Path, name: str, number: int, top: Path) -> tuple[Path, ...]:
     """Move the directories of all earlier holders of the lock out of their reach; returns the new paths.
 
     One with the same number belongs to a holder that could not remove it (NFS keeps open files) before the lock was
@@ -270,21 +266,24 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
         else:
             # This rename, not the removal of files, stops a holder that wakes up.
             with suppress(FileNotFoundError):
-                fenced.append(_moved_away(entry.path))
+                fenced.append(_moved_away(entry.path, top))
     return tuple(fenced)
 
 
-def _moved_away(directory: Path) -> Path:
+def _moved_away(directory: Path, top: Path) -> Path:
+    gone = directory.with_name(f"{directory.name}{FENCED}")
     try:
-        return directory.rename(directory.with_name(f"{directory.name}{FENCED}"))
+        take(directory, gone, top)
     except FileNotFoundError:
         raise
     except OSError:  # that name is taken: a holder that was fenced off has made its directory again
-        return directory.rename(directory.with_name(f"{directory.name}{os.urandom(4).hex()}{FENCED}"))
+        gone = directory.with_name(f"{directory.name}{os.urandom(4).hex()}{FENCED}")
+        take(directory, gone, top)
+    return gone
 
 
 def _acquire(
-    chain: Path, seconds: float, turn: LockQueue, on_wait: Callable[[str], None], look: Look
+    chain: Chain, seconds: float, turn: LockQueue, on_wait: Callable[[str], None], look: Look
 ) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
     seen, since = look  # by this process's own clock

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.tree.durable import opened
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import HeldLock, lock_file_name
+from sifmod.tree.layout import Layout, lock_file_name
+from sifmod.tree.locking import HeldLock
 from sifmod.tree.removal import prune, remove_tree, states_below
 
 _ATTEMPTS = 100

@@ -227,7 +227,7 @@ class Store:
     def _pin(self, sha256: str) -> None:
         """Protect an image from gc; waits for a gc that has already looked, because it may remove the image."""
         (self.held.directory / (sha256 + _PIN)).touch()
-        if not leases.newest(self.layout.locks / GC).vacant:
+        if not leases.newest(self.layout.chain(GC)).vacant:
             with lock(self.layout, GC, self.held.lease, self.on_wait):
                 pass
 

@@ -198,5 +198,5 @@ def remove_as_owner(top: Path) -> None:
 
 def leases(prefix: Path, pid: int) -> set[str]:
     """The locks that the process of this number holds, as the tree shows it."""
-    found = {chain.name: newest(chain) for chain in prefix.glob(".locks/*")}
+    found = {chain.name: newest(Layout(prefix).chain(chain.name)) for chain in prefix.glob(".locks/*")}
     return {name for name, lease in found.items() if not lease.free and lease.holder and lease.holder.pid == pid}

@@ -10,7 +10,7 @@ from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import File
 from sifmod.tree.generation import HeldModule, module_lock, publish, staged_generation, tidy
-from sifmod.tree.layout import Layout
+from sifmod.tree.layout import Chain, Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import ImageRecord, Installation
@@ -33,6 +33,11 @@ ALONE = Reporter(nobody)
 def tree_of(layout: Layout, lease: float = LEASE, on_wait: Callable[[str], None] = nobody) -> Tree:
     """The tree, whose locks are waited for so."""
     return Tree(layout, lease, lambda _what: on_wait)
+
+
+def chain_at(directory: Path) -> Chain:
+    """The lock with this directory in a tree that is two levels above it."""
+    return Chain(directory, directory.parents[1])
 
 
 def say(who: str) -> None:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from sifmod.tree.layout import Layout
 from sifmod.tree.lease import newest
 from support import outlook
 from support.command import SIFMOD
@@ -92,7 +93,7 @@ def test_the_hosts_have_names_of_their_own(pairs: list[Hosts]) -> None:
 
 
 def last_holder(hosts: Hosts) -> str:
-    holder = newest(hosts.place.prefix / ".locks" / "Tiny@1.0").holder
+    holder = newest(Layout(hosts.place.prefix).chain("Tiny/1.0")).holder
     return holder.host if holder else ""
 
 

@@ -22,9 +22,10 @@ from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.durable import make_directory
 from sifmod.tree.generation import tidy
+from sifmod.tree.layer import Layers
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
-from sifmod.tree.locking import left_over, lock
+from sifmod.tree.locking import forget_locks, left_over, lock
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.stage import STUBS
 from sifmod.tree.stored_image import entries
@@ -32,7 +33,7 @@ from support.command import User
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.members import Members, make_members
-from support.tree import MODULE, install, nobody, tree_of
+from support.tree import MODULE, chain_at, install, nobody, tree_of
 from support.user import OrdinaryUser
 
 LEASE = 0.3  # seconds: what is planted never beats
@@ -174,7 +175,7 @@ def leases(text: str) -> Callable[[Path, Path], None]:
     def plant(prefix: Path, home: Path) -> None:  # noqa: ARG001
         """S6: a lease that says this."""
         chain = prefix / ".locks/Tiny@1.0"
-        last = newest(chain).number
+        last = newest(chain_at(chain)).number
         (chain / f"{last + 1}.lease").symlink_to(text)
 
     return plant
@@ -327,8 +328,8 @@ def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
     assert left_over(layout) == ("Tiny/1.0",)
 
 
-def removed_while_it_becomes_a_link(top: Path, step: int) -> int:
-    """Remove top/tree, in which a directory and a link are exchanged at this step; how many steps it took."""
+def done_while_it_becomes_a_link(what: Callable[[], object], directory: Path, step: int) -> int:
+    """Do it while a directory and the link beside it are exchanged at this step; how many steps it took."""
     library = ctypes.CDLL(None, use_errno=True)
     steps = 0
 
@@ -338,28 +339,54 @@ def removed_while_it_becomes_a_link(top: Path, step: int) -> int:
             return
         steps += 1
         if steps == step:
-            library.renameat2(-100, os.fsencode(top / "tree/inner"), -100, os.fsencode(top / "link"), _EXCHANGE)
+            library.renameat2(-100, os.fsencode(directory), -100, os.fsencode(directory.with_name("link")), _EXCHANGE)
 
     library.renameat2  # noqa: B018 (looked up before it is needed)
     sys.addaudithook(exchange)
-    with suppress(OSError):
-        remove_tree(top / "tree", top)
+    with suppress(OSError, SifmodError):
+        what()
     return steps
 
 
-def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
-    """At whichever step renameat2 exchanges them: what the link leads to is never entered."""
+def made_with_a_lock(layers: Path) -> None:
+    """A directory of layers where a dead run has left something."""
+    for name in ("1.lease", "2.lease"):
+        (layers / ".locks/A@1" / name).parent.mkdir(parents=True, exist_ok=True)
+        (layers / ".locks/A@1" / name).symlink_to("another")
+    (layers / ".locks/A@1/2.beat").write_text("free")
+    (layers / ".staging/A@1.1.ab").mkdir(parents=True)
+
+
+def locked_and_forgotten(prefix: Path) -> None:
+    layers = Layers(prefix / "layers", prefix)
+    with lock(layers, "A/1", 30, print):
+        pass
+    forget_locks(layers)
+
+
+@pytest.mark.parametrize(
+    ("make", "directory", "do"),
+    [
+        (lambda inner: inner.mkdir(parents=True), "tree/inner", lambda top: remove_tree(top / "tree", top)),
+        (made_with_a_lock, "layers", locked_and_forgotten),
+    ],
+    ids=["removed", "locked"],
+)
+def test_a_directory_that_becomes_a_link_meanwhile(
+    make: Callable[[Path], None], directory: str, do: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """At whichever step renameat2 exchanges them: nothing changes where the link leads."""
     outside = tmp_path / "outside"
-    outside.mkdir()
+    make(outside)
     (outside / "file").write_text("mine")
     before = disk_state(outside)
     myself = User(os.geteuid(), os.getegid())
     for step in range(1, 1000):
         top = tmp_path / str(step)
-        (top / "tree" / "inner").mkdir(parents=True)
-        (top / "tree" / "inner" / "file").write_text("")
-        (top / "link").symlink_to(outside)
-        steps = call_as(myself, lambda top=top, step=step: removed_while_it_becomes_a_link(top, step))  # type: ignore[misc]
+        place = top / directory
+        make(place)
+        place.with_name("link").symlink_to(outside)
+        steps = call_as(myself, lambda: done_while_it_becomes_a_link(lambda: do(top), place, step))  # noqa: B023
         assert disk_state(outside) == before, step
         if steps < step:
             break

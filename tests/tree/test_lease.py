@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -12,12 +13,12 @@ import pytest
 
 from sifmod.errors import InstallError, LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.layout import LockRoot
+from sifmod.tree.layout import Chain, LockRoot
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.locking import left_over, lock
 from support.disk_state import disk_state
 from support.small_disk import filled, small_disk
-from support.tree import LEASE, nobody
+from support.tree import LEASE, chain_at, nobody
 
 ELSEWHERE = Holder("0" * 16, "elsewhere", "boot", 7, "1", LEASE)
 
@@ -33,22 +34,22 @@ def place(tmp_path: Path) -> Path:
 def claimed(chain: Path, holder: Holder | None = None) -> Holder:
     """The chain's newest lease is this holder's."""
     holder = holder or leases.this_process(LEASE)
-    assert leases.claim(chain, leases.newest(chain), holder)
+    assert leases.claim(chain_at(chain), leases.newest(chain_at(chain)), holder)
     return holder
 
 
 def test_an_entry_says_who_holds_it_and_beats(place: Path) -> None:
-    assert leases.newest(place / "none") == Lease(0, "", b"")
-    assert leases.newest(place / "none").free
+    assert leases.newest(chain_at(place / "none")) == Lease(0, "", b"")
+    assert leases.newest(chain_at(place / "none")).free
     for number in (1, 2):
         holder = claimed(place)
         text = json.dumps(holder._asdict())
-        assert leases.newest(place) == Lease(number, text, b"")
-        leases.beat(place, number, 41)
-        found = leases.newest(place)
+        assert leases.newest(chain_at(place)) == Lease(number, text, b"")
+        leases.beat(chain_at(place), number, 41)
+        found = leases.newest(chain_at(place))
         assert (found.beat, found.holder, found.free, found.vacant) == (b"000000000041", holder, False, False)
-        leases.free(place, number)
-        found = leases.newest(place)
+        leases.free(chain_at(place), number)
+        found = leases.newest(chain_at(place))
         assert (found.beat, found.holder, found.free, found.vacant) == (b"free", holder, True, True)
         assert sorted(os.listdir(place)) == [f"{number}.beat", f"{number}.lease"]
     assert (holder.pid, holder.host, holder.seconds) == (os.getpid(), os.uname().nodename, LEASE)
@@ -66,10 +67,14 @@ def test_an_entry_without_sense_has_no_holder_and_is_not_vacant(text: str) -> No
 def test_other_names_are_no_entries(place: Path) -> None:
     for name in ("x.lease", "9.beat", "8.lease.tmp", "7", "lease", ".lease", "6.leases"):
         (place / name).touch()
-    assert leases.newest(place).number == 0
+    assert leases.newest(chain_at(place)).number == 0
     claimed(place)
-    assert leases.newest(place).number == 1
-    assert (leases.holds(place, 1), leases.holds(place, 2), leases.holds(place, 0)) == (True, False, False)
+    assert leases.newest(chain_at(place)).number == 1
+    assert (leases.holds(chain_at(place), 1), leases.holds(chain_at(place), 2), leases.holds(chain_at(place), 0)) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_a_beat_is_on_the_disk_and_all_may_write_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +82,8 @@ def test_a_beat_is_on_the_disk_and_all_may_write_it(place: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}")))
     before = os.umask(0), len(os.listdir("/proc/self/fd"))
     try:
-        leases.beat(place, 1, 2)
-        leases.free(place, 2)
+        leases.beat(chain_at(place), 1, 2)
+        leases.free(chain_at(place), 2)
     finally:
         os.umask(before[0])
     assert synced == [str(place / "1.beat"), str(place / "2.beat")]
@@ -143,7 +148,7 @@ def test_an_entry_that_goes_while_it_is_read_is_followed_by_a_newer_one(
     again: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed(place)
-    seen, ours, readlink = leases.newest(place), leases.this_process(LEASE), os.readlink
+    seen, ours, readlink = leases.newest(chain_at(place)), leases.this_process(LEASE), os.readlink
     taken: list[Holder] = []
 
     def taking(path: str, *, dir_fd: int) -> str:
@@ -153,8 +158,8 @@ def test_an_entry_that_goes_while_it_is_read_is_followed_by_a_newer_one(
 
     monkeypatch.setattr(os, "readlink", taking)
     if again:
-        assert not leases.claim(place, seen, ours)
-    found = leases.newest(place)
+        assert not leases.claim(chain_at(place), seen, ours)
+    found = leases.newest(chain_at(place))
     assert (found.number, found.holder) == (2, taken[0])
 
 
@@ -176,7 +181,7 @@ def test_a_claim_that_is_overtaken_leaves_no_entry(
     error: type[OSError] | None, happens: Meanwhile | None, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its look and its entry, or between its entry and the look after that."""
-    seen, symlink = leases.newest(place), os.symlink
+    seen, symlink = leases.newest(chain_at(place)), os.symlink
 
     def made(text: str, path: str, *, dir_fd: int) -> None:
         monkeypatch.setattr(os, "symlink", symlink)
@@ -188,15 +193,15 @@ def test_a_claim_that_is_overtaken_leaves_no_entry(
 
     monkeypatch.setattr(os, "symlink", made)
     wins = error is None and happens is None
-    assert leases.claim(place, seen, leases.this_process(LEASE)) == wins
+    assert leases.claim(chain_at(place), seen, leases.this_process(LEASE)) == wins
     left = ["1.lease"] if wins else ["2.lease"] if error is None else []
     assert os.listdir(place) == left
 
 
 def test_a_claim_in_a_chain_that_began_again_is_taken_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claimed(place, ELSEWHERE)
-    leases.free(place, 1)
-    seen, symlink = leases.newest(place), os.symlink
+    leases.free(chain_at(place), 1)
+    seen, symlink = leases.newest(chain_at(place)), os.symlink
 
     def made(text: str, path: str, *, dir_fd: int) -> None:
         begun_again(place)
@@ -204,7 +209,7 @@ def test_a_claim_in_a_chain_that_began_again_is_taken_back(place: Path, monkeypa
         symlink(text, path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "symlink", made)
-    assert not leases.claim(place, seen, leases.this_process(LEASE))
+    assert not leases.claim(chain_at(place), seen, leases.this_process(LEASE))
     assert os.listdir(place) == ["1.lease"]
     assert os.readlink(place / "1.lease") == "another"
 
@@ -212,18 +217,18 @@ def test_a_claim_in_a_chain_that_began_again_is_taken_back(place: Path, monkeypa
 def test_a_claim_counts_although_earlier_entries_stay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a file server does not remove just now is removed by the next one."""
     first = leases.this_process(LEASE)
-    assert leases.claim(place, leases.newest(place), first)
-    leases.free(place, 1)
+    assert leases.claim(chain_at(place), leases.newest(chain_at(place)), first)
+    leases.free(chain_at(place), 1)
 
     def unlink(path: Path, **_: object) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
 
     with monkeypatch.context() as busy:
         busy.setattr(Path, "unlink", unlink)
-        assert leases.claim(place, leases.newest(place), leases.this_process(LEASE))
-    assert leases.newest(place).number == 2
-    leases.free(place, 2)
-    assert leases.claim(place, leases.newest(place), first)
+        assert leases.claim(chain_at(place), leases.newest(chain_at(place)), leases.this_process(LEASE))
+    assert leases.newest(chain_at(place)).number == 2
+    leases.free(chain_at(place), 2)
+    assert leases.claim(chain_at(place), leases.newest(chain_at(place)), first)
     assert not [path for path in place.iterdir() if path.name[0] in "12"]
 
 
@@ -239,17 +244,18 @@ def test_a_claim_counts_although_earlier_entries_stay(place: Path, monkeypatch: 
         leases.forget,
     ],
 )
-def test_a_link_in_the_place_of_a_lock_is_not_followed(look: Callable[[Path], object], place: Path) -> None:
+@pytest.mark.parametrize("link", ["layers", "layers/.locks", "layers/.locks/A@1"])
+def test_a_link_on_the_way_to_a_lock_is_not_followed(link: str, look: Callable[[Chain], object], place: Path) -> None:
     """As a member of the group may put it there while a run works under the lock."""
-    private, chain = place / "private", place / "tree/.locks/A@1"
-    private.mkdir()
-    (private / "1.lease").symlink_to("another")
-    (private / "1.beat").write_text("words")
-    chain.parent.mkdir(parents=True)
-    chain.symlink_to(private)
+    private, prefix, name = place / "private", place / "prefix", "layers/.locks/A@1"
+    (private / name).mkdir(parents=True)
+    (private / name / "1.lease").symlink_to("another")
+    (private / name / "1.beat").write_text("words")
+    (prefix / link).parent.mkdir(parents=True)
+    (prefix / link).symlink_to(private / link)
     before = disk_state(private)
-    with pytest.raises(OSError, match=r"\.locks/A@1 is a symlink, which sifmod does not follow"):
-        look(chain)
+    with pytest.raises(OSError, match=f"{re.escape(link)} is a symlink, which sifmod does not follow"):
+        look(Chain(prefix / name, prefix))
     assert disk_state(private) == before
 
 
@@ -260,10 +266,10 @@ def test_only_a_vacant_lock_is_forgotten(place: Path) -> None:
     for holder, beat in ((leases.this_process(LEASE)._replace(pid=child.pid), b"1"), (ELSEWHERE, b"free")):
         claimed(chain, holder)
         (chain / "1.beat").write_bytes(beat)
-        leases.forget(chain)
+        leases.forget(chain_at(chain))
         assert os.listdir(place) == []
     claimed(chain, ELSEWHERE)
-    leases.forget(chain)
+    leases.forget(chain_at(chain))
     assert os.listdir(chain) == ["1.lease"]
 
 
@@ -286,7 +292,7 @@ def test_who_took_it_over_is_said(place: Path) -> None:
     because = "because this process did not respond for 30 seconds; this run has changed nothing since"
     assert caught.value.message == f"the lock A/1 was taken over by process 7 on elsewhere, {because}"
     assert caught.value.hint == "run the same command again"
-    assert leases.newest(place / ".locks" / "A@1").beat == b"", "it is not this run's to give up"
+    assert leases.newest(chain_at(place / ".locks" / "A@1")).beat == b"", "it is not this run's to give up"
 
 
 def test_a_directory_that_is_gone_is_nobodys_doing(place: Path) -> None:
@@ -305,7 +311,7 @@ def test_remains_of_earlier_holders_are_out_of_reach_and_go(place: Path) -> None
     chain, staging = place / ".locks" / "A@1", place / ".staging"
     for _ in range(3):
         holder = claimed(chain)
-    leases.free(chain, 3)
+    leases.free(chain_at(chain), 3)
     ours = ("A@1.1.a", "A@1.2.b.fenced", "A@1.3.c")
     others = ("A@1.5.d", "A@1.x.e", "A@2.1.f", "notes", "A@1.txt")
     for name in (*ours, *others):
@@ -325,7 +331,7 @@ def test_what_dead_holders_left_is_told_sorted(place: Path) -> None:
         (tree.staging / name).mkdir(parents=True)
     claimed(tree.locks / "C@1")
     claimed(tree.locks / "B@1", ELSEWHERE)
-    leases.free(tree.locks / "B@1", 1)
+    leases.free(tree.chain("B/1"), 1)
     assert left_over(tree) == ("A/2", "B/1", "image-1")
 
 
@@ -335,7 +341,7 @@ def test_the_error_of_the_block_comes_out(place: Path) -> None:
     with pytest.raises(ZeroDivisionError), lock(LockRoot(place), "A/1", LEASE, nobody) as held:
         held.directory.rmdir()
         _ = 1 / 0
-    assert leases.newest(place / ".locks" / "A@1").free
+    assert leases.newest(chain_at(place / ".locks" / "A@1")).free
 
 
 def test_a_lease_without_a_block() -> None:
@@ -368,13 +374,13 @@ def test_a_full_disk_takes_a_lease_and_its_beats(tmp_path: Path) -> None:
             holder = claimed(chain)
             seen = []
             for count in range(1, 4):
-                leases.beat(chain, 1, count)
-                seen.append(leases.newest(chain).beat)
+                leases.beat(chain_at(chain), 1, count)
+                seen.append(leases.newest(chain_at(chain)).beat)
             assert len(set(seen)) == 3
             assert os.readlink(chain / "1.lease") == leases.short(holder)
-            assert not leases.newest(chain).vacant
+            assert not leases.newest(chain_at(chain)).vacant
             assert os.statvfs(disk).f_bavail == 0
-            assert not leases.claim(chain, Lease(0, "", b""), holder._replace(token="f" * 16))
-            leases.free(chain, 1)
-            assert leases.newest(chain).free
-            assert leases.newest(chain).beat not in seen
+            assert not leases.claim(chain_at(chain), Lease(0, "", b""), holder._replace(token="f" * 16))
+            leases.free(chain_at(chain), 1)
+            assert leases.newest(chain_at(chain)).free
+            assert leases.newest(chain_at(chain)).beat not in seen

@@ -18,7 +18,7 @@ from sifmod.tree.lease import Lease
 from sifmod.tree.locking import left_over, lock
 from support.command import User
 from support.hold import Other
-from support.tree import LEASE, MODULE, become, install, names, nobody, say
+from support.tree import LEASE, MODULE, become, chain_at, install, names, nobody, say
 from support.user import OrdinaryUser
 
 NAME = "image-1"
@@ -122,7 +122,7 @@ def fail(prefix: Path, barrier: Barrier, times: int) -> None:
             held.check()
             _ = 1 / 0
         with suppress(OSError):  # as a first run that failed does, here every time
-            leases.forget(Layout(prefix).locks / NAME)
+            leases.forget(Layout(prefix).chain(NAME))
 
 
 def test_forgetting_and_taking_at_once_is_no_trouble(layout: Layout) -> None:
@@ -227,14 +227,14 @@ def test_of_another_host_or_boot_nothing_is_known() -> None:
 
 def claimed(directory: Path, barrier: Barrier, seen: Lease) -> None:
     barrier.wait()
-    sys.exit(0 if leases.claim(directory, seen, leases.this_process(LEASE)) else 9)
+    sys.exit(0 if leases.claim(chain_at(directory), seen, leases.this_process(LEASE)) else 9)
 
 
 def test_of_several_takers_one_wins(tmp_path: Path) -> None:
     context = get_context("fork")
     for number in range(1, 10):
         barrier = context.Barrier(4)
-        seen = leases.newest(tmp_path)
+        seen = leases.newest(chain_at(tmp_path))
         processes = [context.Process(target=claimed, args=(tmp_path, barrier, seen)) for _ in range(4)]
         for process in processes:
             process.start()
@@ -246,22 +246,22 @@ def test_of_several_takers_one_wins(tmp_path: Path) -> None:
 
 def test_a_number_of_the_past_cannot_be_claimed(tmp_path: Path) -> None:
     """A process that slept between its look and its claim finds the entry gone, and must not think it won."""
-    seen = [leases.newest(tmp_path)]
+    seen = [leases.newest(chain_at(tmp_path))]
     for number in (1, 2, 3):
-        assert leases.claim(tmp_path, seen[-1], leases.this_process(LEASE))
-        leases.free(tmp_path, number)
-        seen.append(leases.newest(tmp_path))
+        assert leases.claim(chain_at(tmp_path), seen[-1], leases.this_process(LEASE))
+        leases.free(chain_at(tmp_path), number)
+        seen.append(leases.newest(chain_at(tmp_path)))
     for before in seen[:-1]:
-        assert not leases.claim(tmp_path, before, leases.this_process(LEASE))
-        assert leases.newest(tmp_path) == seen[-1]
+        assert not leases.claim(chain_at(tmp_path), before, leases.this_process(LEASE))
+        assert leases.newest(chain_at(tmp_path)) == seen[-1]
     assert seen[-1].free
 
 
 def test_a_request_that_nfs_repeats_is_one_claim(tmp_path: Path) -> None:
-    seen, holder = leases.newest(tmp_path), leases.this_process(LEASE)
-    assert leases.claim(tmp_path, seen, holder)
-    assert leases.claim(tmp_path, seen, holder)
-    assert not leases.claim(tmp_path, seen, leases.this_process(LEASE))
+    seen, holder = leases.newest(chain_at(tmp_path)), leases.this_process(LEASE)
+    assert leases.claim(chain_at(tmp_path), seen, holder)
+    assert leases.claim(chain_at(tmp_path), seen, holder)
+    assert not leases.claim(chain_at(tmp_path), seen, leases.this_process(LEASE))
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]", '{"token": 1}'])

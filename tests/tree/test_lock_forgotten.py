@@ -9,7 +9,7 @@ from sifmod.tree import lease as leases
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import Lease
 from support.hold import Other
-from support.tree import LEASE, MODULE
+from support.tree import LEASE, MODULE, chain_at
 
 LOCK = ".locks/Tiny@1.0"
 SHARED = (".", ".locks", LOCK, ".staging", "images", "images/sha256", "software/Tiny", "modules/Tiny", "user-software")
@@ -36,28 +36,28 @@ def test_who_slept_while_the_lock_was_forgotten_takes_it_from_nobody(tmp_path: P
     chain = tmp_path / "chain"
     for length in (1, 3):
         seen = held(chain, length)
-        leases.forget(chain)
+        leases.forget(chain_at(chain))
         assert not chain.exists()
-        assert not leases.claim(chain, seen, leases.this_process(LEASE))
-        assert leases.claim(chain, leases.newest(chain), leases.this_process(LEASE))
-        assert not leases.claim(chain, seen, leases.this_process(LEASE))
+        assert not leases.claim(chain_at(chain), seen, leases.this_process(LEASE))
+        assert leases.claim(chain_at(chain), leases.newest(chain_at(chain)), leases.this_process(LEASE))
+        assert not leases.claim(chain_at(chain), seen, leases.this_process(LEASE))
         assert os.listdir(chain) == ["1.lease"]
-        leases.free(chain, 1)
-        leases.forget(chain)
+        leases.free(chain_at(chain), 1)
+        leases.forget(chain_at(chain))
         assert list(tmp_path.glob("chain*")) == []
 
 
 def held(chain: Path, times: int) -> Lease:
     """Hold a new lock so often, and give it up: its last lease."""
     for number in range(1, times + 1):
-        assert leases.claim(chain, leases.newest(chain), leases.this_process(LEASE))
-        leases.free(chain, number)
-    return leases.newest(chain)
+        assert leases.claim(chain_at(chain), leases.newest(chain_at(chain)), leases.this_process(LEASE))
+        leases.free(chain_at(chain), number)
+    return leases.newest(chain_at(chain))
 
 
 def test_a_lock_that_is_held_is_not_forgotten(tmp_path: Path) -> None:
     chain = tmp_path / "chain"
-    assert leases.claim(chain, leases.newest(chain), leases.this_process(LEASE))
+    assert leases.claim(chain_at(chain), leases.newest(chain_at(chain)), leases.this_process(LEASE))
     before = os.listdir(chain)
-    leases.forget(chain)
+    leases.forget(chain_at(chain))
     assert os.listdir(chain) == before

@@ -21,6 +21,8 @@ from sifmod.tree.durable import (
     write,
 )
 from sifmod.tree.removal import prune, remove_tree
+from support.identity import call_as
+from support.user import OrdinaryUser
 
 UNCHANGED = "; what was installed before is unchanged"
 
@@ -55,6 +57,31 @@ def test_what_a_failure_means(error: OSError, kind: type[Exception], message: st
     with pytest.raises(kind) as caught, reported("cannot do it"):
         raise error
     assert (caught.value.args, caught.value.__cause__) == (told.args, error)
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_who_owns_what_a_sticky_directory_keeps_is_named(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """Where a member may write, but not replace what another one owns."""
+    sticky, own = shared_tmp / "sticky", shared_tmp / "own"
+    for place in (sticky, own):
+        place.mkdir()
+        place.chmod(0o1777)
+        (place / "file").touch()
+    ordinary_user.own(own)
+    user = ordinary_user.user
+
+    def said(do: Callable[[Path, Path, Path], None], source: Path, target: Path) -> tuple[str, str]:
+        with pytest.raises(PermissionsError) as caught, reported("cannot do it"):
+            do(source, target, shared_tmp)
+        return caught.value.message, caught.value.hint
+
+    message, hint = call_as(user, lambda: said(take, sticky / "file", own / "gone"))
+    assert message == f"cannot do it: Operation not permitted ({own}/gone)"
+    why = f"{sticky} is sticky, and {sticky}/file belongs to root: ask for a change there, or "
+    assert hint.startswith(why)
+    message, hint = call_as(user, lambda: said(move, own / "file", sticky / "file"))
+    assert message == f"cannot do it: Operation not permitted ({sticky}/file)"
+    assert hint.startswith(why)
 
 
 def test_what_is_no_failure_of_the_disk_is_not_explained() -> None:
