@@ -177,7 +177,6 @@ def scratch_directory() -> Iterator[Path]:
     Also removes such directories of this user's killed runs: a minute old or more, and not locked.
     """
     import fcntl
-    import shutil
     import tempfile
 
     top = Path(tempfile.gettempdir())
@@ -191,14 +190,13 @@ def scratch_directory() -> Iterator[Path]:
             fcntl.flock(held, fcntl.LOCK_EX)
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_directory(place)
         os.close(held)
 
 
 def _remove_left(place: Path) -> None:
     """Remove a directory of this user that is not new. Raises OSError if its process still holds the lock."""
     import fcntl
-    import shutil
     import time
 
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -206,6 +204,18 @@ def _remove_left(place: Path) -> None:
         status = os.fstat(descriptor)
         if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _FRESH:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(place)
+            remove_directory(place)
     finally:
         os.close(descriptor)
+
+
+def remove_directory(place: Path) -> None:
+    """Remove a directory that no other user can change, however deep it is; what cannot be removed stays."""
+    import shutil
+
+    with suppress(RecursionError):
+        shutil.rmtree(place, ignore_errors=True)
+    if place.exists():  # deeper than Python's stack, or than the limit of open files
+        import subprocess
+
+        subprocess.run(("rm", "-rf", "--", place), stdin=subprocess.DEVNULL, capture_output=True, check=False)

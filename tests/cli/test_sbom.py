@@ -140,6 +140,12 @@ def test_an_rpm_with_an_epoch(here: Path) -> None:
     assert found["purl"] == "pkg:rpm/rhel/bash@5.1-9.el9?distro=rhel-9.4&epoch=2"
 
 
+def test_what_has_no_name_or_no_version_is_no_package(here: Path) -> None:
+    nameless = {f"{SITE}/none-1.dist-info/METADATA": "Name: /\nVersion: 1\n"}
+    nameless |= {f"opt/conda/conda-meta/{name}.json": "{}" for name in (" -1-h1", "none- -h1")}
+    assert document(sif(here / "none.sif", nameless)).get("components", []) == []
+
+
 def test_of_a_module_a_generation_a_digest_and_a_file(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     install()
     made = answer(capfd, ("sbom", "Tiny"))

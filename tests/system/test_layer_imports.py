@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.errors import InstallError
+from sifmod.system import remove_directory
 from support.config import write
 from support.images import Images
 from support.layered import NAME, PLAIN, Machine, make_machine
@@ -86,6 +88,17 @@ def test_what_a_wheel_puts_beside_its_own_metadata(machine: Machine) -> None:
     wheel(machine.wheels, "hides", files={"hides.pth": "own\n", "own/pip/__init__.pyc": ""})
     refused = machine.add("hides")
     assert (refused.code, "hides 1.0 brings its own pip; the image has pip" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("how", [(), ("--unpacked",)])
+def test_a_wheel_that_is_a_thousand_directories_deep(machine: Machine, how: tuple[str, ...]) -> None:
+    wheel(machine.wheels, "deep", files={"/".join(["d"] * 1500): ""})
+    before = machine.listing()
+    refused = machine.add("deep", "--no-import", *how)
+    assert (refused.code, machine.listing()) == (InstallError.exit_code, before), refused.stderr
+    assert "directories that are nested too deep" in refused.stderr
+    assert not [*machine.top.glob("uv/sifmod-linked/*")]
+    remove_directory(machine.top / "uv")  # where uv has unpacked it, too
 
 
 def test_an_import_leaves_nothing_and_ends(machine: Machine) -> None:

@@ -82,3 +82,9 @@ def test_another_users_is_left_alone(temporary: Path) -> None:
     os.utime(theirs, (0, 0))
     with scratch_directory():
         assert theirs.exists()
+
+
+def test_a_directory_that_is_a_thousand_deep_goes_too() -> None:
+    with scratch_directory() as place:
+        subprocess.run(("mkdir", "-p", place / "/".join(["d"] * 1500)), check=True)
+    assert not place.exists()

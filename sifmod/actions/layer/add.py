@@ -16,7 +16,7 @@ from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
-from sifmod.errors import ModuleError, NoPackageError, OptionError
+from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
@@ -75,7 +75,10 @@ def make_layer(
             return before, "removed"
         directory = held.path("layer")
         with held.changing(f"cannot make the layer {change.name} of {module}"):
-            made = _made(installation, change, before, directory, site, reporter)
+            try:
+                made = _made(installation, change, before, directory, site, reporter)
+            except RecursionError as error:  # of what goes through the files of a wheel
+                raise InstallError("a package has directories that are nested too deep") from error
         if made is None:
             return before, "already there"
         if made is before:

@@ -55,7 +55,7 @@ class Found:
         """Return a package with printable texts, added if it has a name and a version. Raises TooMuchError."""
         kind, *texts = package
         printable = Package(kind, *(line(text.strip(), _LETTERS) for text in texts))
-        if package.name and package.version:
+        if printable.name.strip("/") and printable.version:  # slashes alone are no name in a package URL either
             self._packages.setdefault(printable)
         self.check()
         if len(self._packages) > limits().image_packages:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote, unquote
 from sifmod.config.redact import without_logins
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.child import Ended, run_child
+from sifmod.system import remove_directory
 
 _URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -90,7 +91,7 @@ class Checkouts:
     def _take(self, asked: GitSource) -> GitSource:
         self.directory.mkdir(parents=True, exist_ok=True)
         clone, revision = self.directory / "clone", asked.commit or asked.revision
-        shutil.rmtree(clone, ignore_errors=True)
+        remove_directory(clone)
         filtered = () if asked.url.startswith("file:") else ("--filter=blob:none",)
         self._git(asked, "clone", "--quiet", "--no-checkout", *filtered, "--", asked.url, str(clone))
         commit = self._commit(clone, revision)
@@ -100,7 +101,7 @@ class Checkouts:
         source, within = replace(asked, commit=commit), self.directory / commit
         self._git(asked, "-C", str(clone), "checkout", "--quiet", "--detach", commit, "--")
         self._git(asked, "-C", str(clone), "submodule", "--quiet", "update", "--init", "--recursive")
-        shutil.rmtree(within, ignore_errors=True)
+        remove_directory(within)
         clone.rename(within)
         if not self.path(source).resolve().is_relative_to(within.resolve()) or not self.path(source).is_dir():
             raise OptionError(f"{without_logins(asked.url)} has no directory {asked.subdirectory}")

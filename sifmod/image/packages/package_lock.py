@@ -17,7 +17,7 @@ from sifmod.image.packages.uv_settings import toml_value
 
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
-_QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
+_QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)[?#][^"]*')
 _SHOWN = 300  # characters of a reason, which may repeat the text
 _RELEASES = 64  # more than any X.Y of Python has had
 _VERSIONLESS = frozenset({"vcs", "directory", "archive"})
@@ -82,7 +82,7 @@ def repositories(lock: str) -> dict[str, GitSource]:
 
 
 def without_queries(lock: str) -> str:
-    """The lock without the queries in URLs of an index, which may be signatures. URLs that a user typed stay."""
+    """A lock without the queries and fragments of an index's URLs: maybe signatures. URLs that a user typed stay."""
     return _CHOSEN.sub(lambda line: _QUERY.sub(r"\1", line[0]), lock)
 
 

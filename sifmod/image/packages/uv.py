@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -14,7 +13,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError, InstallError
 from sifmod.image.child import HEAVY, LARGE, Ended, Most, run_child
 from sifmod.image.packages.uv_settings import config_words, uv_environment, without_own_logins, write_config
-from sifmod.system import cache_home, not_own
+from sifmod.system import cache_home, not_own, remove_directory
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
@@ -115,9 +114,9 @@ def linked_directory() -> Iterator[Path]:
     with suppress(OSError):  # another run may remove it too
         for old in top.iterdir():
             if time.time() - old.stat().st_mtime > _DAY:
-                shutil.rmtree(old)
+                remove_directory(old)
     made = Path(tempfile.mkdtemp(dir=top))
     try:
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        remove_directory(made)
