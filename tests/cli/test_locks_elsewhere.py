@@ -7,6 +7,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
@@ -70,6 +71,33 @@ def test_another_local_image_is_not_the_locked_one(
     assert run(["stack", "apply", "--locked", stack, SKIP, "--prefix", str(tmp_path / "second")]) != 0
     assert not (tmp_path / "second/software/App/1").exists()
     capfd.readouterr()
+
+
+@pytest.mark.parametrize("prefix", ["first", "second"])
+def test_a_local_image_that_changed_since_the_lock_is_installed_without_the_lock(
+    prefix: str, checkout: Path, tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`install` said "already installed" over the locked image, since the locked install recorded the changed file."""
+    write(checkout / "App-1.yaml", "name: App\nversion: '1'\nimage: {sources: [./an.sif]}\nwrappers: [sh]\n")
+    stack, sif, target = "../a checkout/stack.yaml", checkout / "an.sif", ("--prefix", str(tmp_path / prefix))
+    sif.write_bytes(images.tiny("crash-a").read_bytes())
+    apply(tmp_path, "first", stack)
+    assert run(["stack", "lock", stack, "--prefix", str(tmp_path / "first")]) == 0
+    sif.write_bytes(images.tiny("crash-b").read_bytes())
+    apply(tmp_path, prefix, stack)
+    for _ in range(2):
+        apply(tmp_path, prefix, "--locked", "--from", str(tmp_path / "first"), stack)
+    found = live(Layout(tmp_path / prefix), ModuleName.parse("App/1"))
+    assert found
+    assert found.image_sha256 == sha256_file(images.tiny("crash-a"))
+    assert found.generation == (3 if prefix == "first" else 2)
+    capfd.readouterr()
+    assert run(["stack", "plan", stack, SKIP, *target]) == 0
+    assert "[R] App/1: it needs a different image" in capfd.readouterr().out
+    assert run(["install", str(checkout / "App-1.yaml"), SKIP, *target]) == 0
+    found = live(Layout(tmp_path / prefix), ModuleName.parse("App/1"))
+    assert found
+    assert found.image_sha256 == sha256_file(sif)
 
 
 @pytest.mark.parametrize("words", [["stack", "lock", "stack.yaml"], ["lock", "App-1.yaml"]])
