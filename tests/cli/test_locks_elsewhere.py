@@ -121,3 +121,17 @@ def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
     assert "`--locked` installs exactly these" in capfd.readouterr().err
     assert (tmp_path / "beside" / beside.name).read_text() == beside.read_text()
     assert '"App-1.yaml": ' in beside.read_text()
+
+
+def test_a_lock_that_the_tree_cannot_keep_is_not_written(
+    checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
+    apply(tmp_path, "first", str(checkout / "stack.yaml"))
+    shutil.rmtree(tmp_path / "first/stacks")
+    write(tmp_path / "first/stacks", "in the place of the records")
+    before = sorted(checkout.iterdir())
+    capfd.readouterr()
+    assert run(["stack", "lock", str(checkout / "stack.yaml"), "--prefix", str(tmp_path / "first")]) == 18
+    assert "cannot write the record" in capfd.readouterr().err
+    assert sorted(checkout.iterdir()) == before
