@@ -7,6 +7,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
@@ -72,6 +73,33 @@ def test_another_local_image_is_not_the_locked_one(
     capfd.readouterr()
 
 
+@pytest.mark.parametrize("prefix", ["first", "second"])
+def test_a_local_image_that_changed_since_the_lock_is_installed_without_the_lock(
+    prefix: str, checkout: Path, tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`install` said "already installed" over the locked image, since the locked install recorded the changed file."""
+    write(checkout / "App-1.yaml", "name: App\nversion: '1'\nimage: {sources: [./an.sif]}\nwrappers: [sh]\n")
+    stack, sif, target = "../a checkout/stack.yaml", checkout / "an.sif", ("--prefix", str(tmp_path / prefix))
+    sif.write_bytes(images.tiny("crash-a").read_bytes())
+    apply(tmp_path, "first", stack)
+    assert run(["stack", "lock", stack, "--prefix", str(tmp_path / "first")]) == 0
+    sif.write_bytes(images.tiny("crash-b").read_bytes())
+    apply(tmp_path, prefix, stack)
+    for _ in range(2):
+        apply(tmp_path, prefix, "--locked", "--from", str(tmp_path / "first"), stack)
+    found = live(Layout(tmp_path / prefix), ModuleName.parse("App/1"))
+    assert found
+    assert found.image_sha256 == sha256_file(images.tiny("crash-a"))
+    assert found.generation == (3 if prefix == "first" else 2)
+    capfd.readouterr()
+    assert run(["stack", "plan", stack, SKIP, *target]) == 0
+    assert "[R] App/1: it needs a different image" in capfd.readouterr().out
+    assert run(["install", str(checkout / "App-1.yaml"), SKIP, *target]) == 0
+    found = live(Layout(tmp_path / prefix), ModuleName.parse("App/1"))
+    assert found
+    assert found.image_sha256 == sha256_file(sif)
+
+
 @pytest.mark.parametrize("words", [["stack", "lock", "stack.yaml"], ["lock", "App-1.yaml"]])
 def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
     checkout: Path,
@@ -93,3 +121,17 @@ def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
     assert "`--locked` installs exactly these" in capfd.readouterr().err
     assert (tmp_path / "beside" / beside.name).read_text() == beside.read_text()
     assert '"App-1.yaml": ' in beside.read_text()
+
+
+def test_a_lock_that_the_tree_cannot_keep_is_not_written(
+    checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
+    apply(tmp_path, "first", str(checkout / "stack.yaml"))
+    shutil.rmtree(tmp_path / "first/stacks")
+    write(tmp_path / "first/stacks", "in the place of the records")
+    before = sorted(checkout.iterdir())
+    capfd.readouterr()
+    assert run(["stack", "lock", str(checkout / "stack.yaml"), "--prefix", str(tmp_path / "first")]) == 18
+    assert "cannot write the record" in capfd.readouterr().err
+    assert sorted(checkout.iterdir()) == before

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,10 +20,11 @@ _ELSEWHERE = "name a file in a directory that you can write to"
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
-def write_text(text: str, target: Path, *, force: bool = False) -> None:
-    """Write a text to `target`, completely or not at all.
+def write_text(text: str, target: Path, *, force: bool = False, first: Callable[[], None] = lambda: None) -> None:
+    """Write a text to `target`, completely or not at all: `first` is called once the text is on the disk.
 
-    Raises what `check_target` does, unless `force`; PermissionsError or FetchError if it cannot be written.
+    Raises what `check_target` does, unless `force`, and what `first` does; PermissionsError or FetchError if it cannot
+    be written.
     """
     if not force:
         check_target(target)
@@ -33,6 +35,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
+            first()
             if force:
                 unfinished.rename(target)
             else:

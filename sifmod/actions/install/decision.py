@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +35,8 @@ from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
 from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import ImageChoice, Provenance, file_state
-from sifmod.tree.receipt import live, matches
+from sifmod.tree.provenance import FileState, ImageChoice, Provenance, file_state, has_state
+from sifmod.tree.receipt import live, matches, numbers, read_receipt
 from sifmod.tree.stored_image import stored_at
 
 
@@ -58,7 +59,7 @@ class Decision:
     @cached_property
     def image(self) -> ImageChoice:
         """The request for the image; its local files are read at the first use. Raises FetchError, OptionError."""
-        return image_request(self.plan)
+        return image_request(self.plan, self._states_of_locked())
 
     @cached_property
     def digest(self) -> str:
@@ -103,6 +104,15 @@ class Decision:
             "generation": None,
             "path": None,
         }
+
+    def _states_of_locked(self) -> Iterator[tuple[FileState, ...]]:
+        """The states of the locked image's local files, as recorded by each generation with it, also in `stores`."""
+        module = self.plan.module
+        for layout in map(Layout, (self.site.site.prefix, *self.stores) if self.locked else ()):
+            for number in numbers(layout, module):
+                made = read_receipt(layout.generation(module, number))
+                if made and self.locked and made.image_sha256 == self.locked.digest:
+                    yield made.provenance.image.states
 
     @property
     def stores(self) -> tuple[Path, ...]:
@@ -213,15 +223,20 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
     return variants_for(resolve_easyconfig(easyconfig, site.site), site.site)
 
 
-def image_request(plan: Plan) -> ImageChoice:
+def image_request(plan: Plan, locked: Iterable[tuple[FileState, ...]] = ()) -> ImageChoice:
     """The image that the plan requests: a digest of all that decides which image that is, and its local files' states.
 
     The digest is "" for a view. Computed before a fetch, so that the next install notices changes during the fetch.
+    `locked`: states of these files when the locked image was made from them, so that an install without the lock
+    notices that they have changed.
     """
     if plan.image is None:
         return ImageChoice("")
     linked = plan.image.link == "hardlink" and plan.image.build is None
     states = tuple(file_state(path, linked=linked) for path in local_files(plan.image))
+    then = [each for each in locked if [path for path, _ in each] == [path for path, _ in states]] if states else []
+    if then and not any(all(map(has_state, each)) for each in then):
+        states = then[0]
     request = sha256_bytes(json.dumps([FORMAT, image_data(plan.image), states], sort_keys=True).encode())
     return ImageChoice(request, states=states, directories=plan.image.image_dirs)
 

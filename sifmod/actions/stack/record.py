@@ -73,13 +73,16 @@ class StackLock(NamedTuple):
     kept: bool  # the tree keeps exactly the lock's images; False: this user cannot write to it
 
 
-def write_lock(planned: Planned, path: Path, directory: Path) -> tuple[LockedModule, ...]:
+def write_lock(
+    planned: Planned, path: Path, directory: Path, keep: Callable[[tuple[LockedModule, ...]], None] = lambda _: None
+) -> tuple[LockedModule, ...]:
     """Write the lock of an installed stack; returns its modules. Raises what `locked_modules` and `write_text` do.
 
-    `directory`: that of the stack or the easyconfig, where the lock is read, wherever it is written.
+    `directory`: that of the stack or the easyconfig, where the lock is read, wherever it is written. If `keep` fails,
+    the lock is not written.
     """
     modules = locked_modules(planned._replace(redecide=True), directory)
-    write_text(to_json(modules), path, force=True)
+    write_text(to_json(modules), path, force=True, first=lambda: keep(modules))
     return modules
 
 
@@ -90,12 +93,18 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
     """
     planned = read_stack(file, options)
     check_group(planned.site.site)
-    modules = () if forget else write_lock(planned, path, planned.stack.path.parent)
     stack, layout = planned.stack, planned.layout
+    kept = forget or os.access(layout.prefix, os.W_OK)
 
-    def applied(before: Applied | None) -> Applied:
-        return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images_of(modules))
+    def keep(modules: tuple[LockedModule, ...]) -> None:
+        def applied(before: Applied | None) -> Applied:
+            return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images_of(modules))
 
-    if kept := forget or os.access(layout.prefix, os.W_OK):
-        change_record(layout, stack.name, applied, planned.site.site, reporter)
+        if kept:
+            change_record(layout, stack.name, applied, planned.site.site, reporter)
+
+    if forget:
+        keep(())
+        return StackLock(path, stack, layout.prefix, (), kept)
+    modules = write_lock(planned, path, stack.path.parent, keep)
     return StackLock(path, stack, layout.prefix, modules, kept)
