@@ -54,12 +54,12 @@ class HeldLock:
     holders, already out of their reach; they are removed at the end.
     """
 
-    def __init__(self, workplace: LockRoot, name: str, number: int, holder: Holder) -> None:
+    def __init__(self, workplace: LockRoot, name: str, chain: Chain, number: int, holder: Holder) -> None:
         self.name = name
         self.directory = workplace.staging / f"{lock_file_name(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
         self.top = workplace.top
-        self._chain = workplace.chain(name)
+        self._chain = chain
         self._number = number
         self._holder = holder
         self._count = 0
@@ -165,7 +165,7 @@ def lock(
     Raises LockError if it is lost while it is being taken, InstallError or PermissionsError if the tree cannot be
     written.
     """
-    chain = workplace.chain(name)
+    chain = Chain(workplace.locks / lock_file_name(name), workplace.top)
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
     try:
@@ -175,7 +175,9 @@ def lock(
                 make_directory(*chain)
                 turn = LockQueue(chain.directory)
                 stack.callback(turn.leave)
-                held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
+                held = stack.enter_context(
+                    HeldLock(workplace, name, chain, *_acquire(chain, lease, turn, on_wait, look))
+                )
             yield held
     except BaseException:
         if first_ever:
