@@ -327,7 +327,7 @@ def test_new_writes_a_file_that_can_be_chosen(
 @pytest.mark.parametrize("name", ["../x", "", "a b", "a/b"])
 def test_a_name_that_cannot_be_one(name: str, own_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["site", "new", name]) == 2
-    assert "error: " in capfd.readouterr().err
+    assert "error: " in capfd.readouterr().err.lower()
     assert not (own_home / ".config").exists()
 
 

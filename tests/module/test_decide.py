@@ -250,4 +250,4 @@ def test_a_view_has_what_it_says_itself_and_nothing_of_the_site(tmp_path: Path, 
     assert (view.binds, view.path, view.gpu_flags) == ((Bind("/mine", "/data"),), ("/p",), ())
     assert (view.plain_env, view.host_env, view.wrappers) == ((("A", "view"),), (), ())
     names = {file.path.rpartition(".")[0] for file in render(view, 1)}
-    assert names == {"modulefile", "share/module", "share/environment"}
+    assert names == {"modulefile", "share/module", "share/environment", "share/job"}

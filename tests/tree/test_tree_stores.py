@@ -350,10 +350,10 @@ def test_a_fetched_file_is_on_the_disk_before_its_name(
 def test_a_failure_to_put_it_in_place_is_explained(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = os.rename
 
-    def broken(source: Path, target: Path, **_: object) -> None:
+    def broken(source: Path, target: Path, **named: int) -> None:
         if Path(target).name == "x.sif":
             raise OSError(errno.EIO, "Input/output error")
-        rename(source, target)
+        rename(source, target, **named)
 
     monkeypatch.setattr(os, "link", broken)
     monkeypatch.setattr(os, "rename", broken)
