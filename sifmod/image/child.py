@@ -129,9 +129,10 @@ def serving(
 ) -> Iterator[Callable[..., Ended]]:
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
-    `most` of the function is that of `run_child`. The child must read `first` and run SERVER with Python. On exit the
-    whole process group is ended, as in `run_child`. If the child ends early, the function returns the child's exit code
-    (1 for 0) and output. Raises FileNotFoundError as `run_child` does.
+    `most` and `limit` of the function are those of `run_child`; after a late command it runs no other. The child must
+    read `first` and run SERVER with Python. On exit the whole process group is ended, as in `run_child`. If the child
+    ends early, the function returns the child's exit code (1 for 0) and output. Raises FileNotFoundError as `run_child`
+    does.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log, _), ours.makefile("rb") as answers:
@@ -140,13 +141,17 @@ def serving(
             ours.sendall(first)
         begin = 0  # where the output of the next command starts, in that of the child
 
-        def run(*words: str, most: Most = NO_LIMIT) -> Ended:
+        def run(*words: str, most: Most = NO_LIMIT, limit: float | None = None) -> Ended:
             nonlocal begin
             answer = b""
             with suppress(BrokenPipeError, ConnectionResetError):
+                ours.settimeout(limit)
                 command = [*most, *(os.fsencode(word).decode("latin-1") for word in words)]
                 ours.sendall(json.dumps(command).encode() + b"\n")
-                answer = answers.readline()
+                try:
+                    answer = answers.readline()
+                except TimeoutError:
+                    return Ended(LATE, _output(log, begin, _KEPT), late=True)
             code = int(answer) if answer else process.wait() or 1
             ended = Ended(code, _output(log, begin, _KEPT))
             begin = os.fstat(log).st_size

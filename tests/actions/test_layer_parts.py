@@ -383,7 +383,7 @@ class Here(Inside):
         (directory / "work").mkdir(parents=True)
         (directory / "work" / "bytecode").symlink_to(bytecode_cache())
 
-    def python(self, *words: str) -> Ended:
+    def python(self, *words: str, limit: float | None = None) -> Ended:  # noqa: ARG002
         self.compiled += 1
         return run_child((sys.executable, *words), cwd=self.directory, env=os.environ)
 
@@ -401,7 +401,7 @@ def test_an_image_whose_python_answers_without_end(answer: str, tmp_path: Path) 
     """It writes its list of packages itself, in a directory of the host."""
 
     class Lying(Here):
-        def python(self, *words: str) -> Ended:
+        def python(self, *words: str, limit: float | None = None) -> Ended:  # noqa: ARG002
             return run_child(("/bin/sh", "-c", f'{answer} "$0"', words[-1]), cwd=self.directory, env=os.environ)
 
     with pytest.raises(ImageError, match="the Python of the image does not list its packages"):
@@ -759,3 +759,15 @@ def test_an_index_whose_page_has_no_end_takes_little_memory(tmp_path: Path, monk
     finally:
         use_limits(Limits())
         web.stop()
+
+
+def test_an_image_whose_python_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = write(tmp_path / "python", "#!/bin/sh\nwhile :; do echo flood; sleep 0.01; done\n")
+    wrapper.chmod(0o755)
+    (tmp_path / "at" / "work").mkdir(parents=True)
+    monkeypatch.setattr("sifmod.actions.layer.inside._LONGEST_LOOK", 1.0)
+    with (
+        Inside(wrapper, tmp_path / "at") as inside,
+        pytest.raises(ImageError, match="gives no answer within 1 seconds"),
+    ):
+        inside.look(())

@@ -295,3 +295,9 @@ def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), serving(("/no/such/program",), cwd=tmp_path, env={}):
         pass
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_server_that_never_answers_is_late(tmp_path: Path) -> None:
+    with serving(("/bin/sh", "-c", "echo busy; sleep 1000"), cwd=tmp_path, env={}) as run:
+        ended = run("", "-c", "pass", limit=0.5)
+    assert (ended.code, ended.late, ended.lines) == (LATE, True, ("busy",))

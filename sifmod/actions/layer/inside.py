@@ -19,6 +19,7 @@ from sifmod.tree.receipt import Installation
 _HINT = "set UV_CACHE_DIR and XDG_CACHE_HOME to other directories"
 _MOST_HELD = 64 << 20  # bytes of the image's list of its packages
 _WRAPPERS = ("python", "python3")
+_LONGEST_LOOK = 600.0  # seconds, with the start of the container
 # replaces the variables of these names, whatever the image sets; other users can read arguments, but not the input
 _REPLACE = """
 import json, os, re, sys
@@ -65,8 +66,8 @@ class Inside(ExitStack):
         self.close()
         self._run = None
 
-    def python(self, *words: str) -> Ended:
-        return self.start()("", *words)
+    def python(self, *words: str, limit: float | None = None) -> Ended:
+        return self.start()("", *words, limit=limit)
 
     def uv(self, *words: str) -> Ended:
         words = (*words, *config_words(f"{self.target}/work"), "--color", "never", "--no-progress")
@@ -75,7 +76,9 @@ class Inside(ExitStack):
     def look(self, names: tuple[str, ...]) -> ImagePython:
         """The image's Python and its packages; `names`: protected ones. Raises ImageError if Python fails."""
         answer = self.directory / "work" / "held.json"
-        ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
+        ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}", limit=_LONGEST_LOOK)
+        if ended.late:
+            raise ImageError(f"the Python of the image gives no answer within {_LONGEST_LOOK:.0f} seconds")
         if ended.code != 0 or not answer.is_file():
             raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
         try:
