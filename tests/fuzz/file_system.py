@@ -63,7 +63,7 @@ class Bench:
             outcome = self.trial.victim.run(case.arguments)
         failed = calls[rules.at - 1] if 0 < rules.at <= len(calls) else ""
         self.ends[f"{verb}: {outcome.code}"] += 1
-        if outcome.code == 0 and " /tree/.staging/" in failed:  # what it could not remove goes with the next change
+        if outcome.code == 0 and " /tree/.staging" in failed:  # what it could not remove goes with the next change
             self.trial.victim.run(("gc", "--yes", "--prefix", self.trial.prefix))
         for wrong in (*judged(verb, rules, outcome), *self._finished(verb, case, outcome)):
             name = errno.errorcode.get(rules.error, "")
