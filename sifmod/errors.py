@@ -240,7 +240,7 @@ def explained(error: BaseException) -> SifmodError | None:
         return InstallError("there is too little memory here", hint)
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         before, after = (_QUOTES.split(part) for part in (error.object[: error.end], error.object[error.end :]))
-        message = f"'{one_line(before[-1] + after[0])}' is not UTF-8, as a file that names it must be"
+        message = f"'{one_line(before[-1] + after[0])}' is not UTF-8, so sifmod cannot record it"
         return InstallError(message, "rename it, then run the command again")
     if not isinstance(error, OSError):
         return None

@@ -26,7 +26,7 @@ class _OwnPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("expected a path, got an empty text", param, ctx)
+            self.fail("it is empty; expected a path", param, ctx)
         if secret_parts((str(value),)):
             self.fail(f"expected a path, not a URL, got {value}", param, ctx)
         return super().convert(value, param, ctx)
@@ -37,7 +37,7 @@ class _Text(click.types.StringParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("expected a value, got an empty text", param, ctx)
+            self.fail("it is empty; expected a value", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -108,7 +108,7 @@ def test_a_path_that_is_no_text(place: Place, capfd: pytest.CaptureFixture[str])
     (place.directory / "a").rename(odd)
     assert run(["install", str(odd / "Tiny-1.0.yaml"), "--prefix", str(place.prefix), "--skip-sanity-check"]) == 18
     said = capfd.readouterr().err
-    assert "q\\udcff/Tiny-1.0.yaml' is not UTF-8, as a file that names it must be\n" in said
+    assert "q\\udcff/Tiny-1.0.yaml' is not UTF-8, so sifmod cannot record it\n" in said
     assert said.endswith("hint: rename it, then run the command again\n")
     assert "Traceback" not in said
     assert not [*place.prefix.rglob("*.lua"), *place.prefix.glob(".staging/*")]
@@ -232,7 +232,7 @@ def test_a_name_is_a_module_or_the_beginning_of_one(name: str, found: str) -> No
 def test_an_empty_word_is_a_mistake(words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`-o "$unset"` is not the same as no `-o`."""
     assert run([*words, "--prefix", str(tmp_path)]) == 2
-    assert re.search("expected a (value|path), got an empty text", capfd.readouterr().err)
+    assert re.search("it is empty; expected a (value|path)", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("name", ["", ".yaml"])
