@@ -87,11 +87,11 @@ def run_runtime(
             "install apptainer or load the site's module for it, or use a source that is a SIF",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
-        told = _without_logins("\n".join(ended.lines), workspace / "config").splitlines()
-        lines = [line for line in told if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]
+        output = _without_logins("\n".join(ended.lines), workspace / "config")
+        levels = ("INFO:", "DEBUG", "VERBOSE")  # of the runtime's messages
+        lines = [line for line in output.splitlines() if not line.startswith(levels)][-SHOWN:]
         how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
-        said = "\n".join(told)
-        advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
+        advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, output, re.IGNORECASE)), "")
         raise FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in lines))), advice)
     return hashed(request.incoming, request)
 
