@@ -12,7 +12,8 @@ from sifmod.actions.log import record, record_beside
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.tree.durable import reported, take
+from sifmod.tree.durable import take
+from sifmod.tree.explain import reported
 from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout

@@ -13,7 +13,7 @@ from sifmod.actions.start import installed, resolve_own
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
-from sifmod.tree.durable import reported
+from sifmod.tree.explain import reported
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
 from sifmod.tree.history import held_since, previous, read_history, read_past
 from sifmod.tree.layout import Layout

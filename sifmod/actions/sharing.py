@@ -14,7 +14,7 @@ from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, user_name
-from sifmod.tree.durable import reported
+from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.rights import ACL_ENTRY, ACL_GROUP, ACL_MASK, ACL_OTHER, Rights, WrongRights, give, wrong_rights
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError, PermissionsError
-from sifmod.tree.durable import check_readable
+from sifmod.tree.explain import check_readable
 from sifmod.tree.layout import RECEIPT, Layout
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree import lease as leases
 from sifmod.tree.change import Change, change, replace_text
-from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, reported, write
+from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
+from sifmod.tree.explain import reported
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lease import Lease, Look

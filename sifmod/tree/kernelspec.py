@@ -14,7 +14,8 @@ from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.result import Described, OrNull
 from sifmod.system import meaning, user_name
-from sifmod.tree.durable import content, explain, is_there, make_directory, move, names, parsed, write
+from sifmod.tree.durable import content, is_there, make_directory, move, names, parsed, write
+from sifmod.tree.explain import explain
 from sifmod.tree.removal import prune
 
 START = "python"

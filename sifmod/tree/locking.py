@@ -19,7 +19,8 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import explain, is_full, make_directory, names, opened, reported, take
+from sifmod.tree.durable import is_full, make_directory, names, opened, take
+from sifmod.tree.explain import explain, reported
 from sifmod.tree.layout import Chain, Layout, LockRoot, lock_file_name
 from sifmod.tree.lease import NO_LOOK, Holder, Look
 from sifmod.tree.removal import removable, remove_tree

@@ -9,7 +9,8 @@ from pathlib import Path
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
-from sifmod.tree.durable import reported, sync_directory, sync_file
+from sifmod.tree.durable import sync_directory, sync_file
+from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree, forget_locks
 from sifmod.tree.store import Store

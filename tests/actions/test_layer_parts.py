@@ -39,7 +39,8 @@ from sifmod.image.packages.image_python import Distribution, ImagePython, image_
 from sifmod.image.packages.package_lock import as_before, block_of, pinned, versions_of, without_queries
 from sifmod.image.packages.request import PackageRequest, name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
-from sifmod.image.packages.resolve import Resolved, followed, resolve, torch_index
+from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.torch_index import torch_index
 from sifmod.image.packages.uv import bytecode_cache, uv_here
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE

@@ -8,18 +8,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FullError, InstallError, PermissionsError
-from sifmod.tree.durable import (
-    explain,
-    is_directory,
-    make_directory,
-    move,
-    opened,
-    reported,
-    sync_directory,
-    sync_file,
-    take,
-    write,
-)
+from sifmod.tree.durable import is_directory, make_directory, move, opened, sync_directory, sync_file, take, write
+from sifmod.tree.explain import explain, reported
 from sifmod.tree.removal import prune, remove_tree
 from support.identity import call_as
 from support.user import OrdinaryUser

@@ -33,7 +33,7 @@ from sifmod.module.make_plan import NOT_LOOKED, Choices, InImage, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
-from sifmod.tree.durable import check_readable
+from sifmod.tree.explain import check_readable
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import FileState, ImageChoice, Provenance, file_state, has_state
 from sifmod.tree.receipt import live, matches, numbers, read_receipt

@@ -22,7 +22,8 @@ from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import Distribution, ImagePython
 from sifmod.image.packages.request import PackageRequest, kept_words, name_of, path_of, project, words_of
-from sifmod.image.packages.resolve import Resolved, TorchIndex, followed, resolve, torch_index
+from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.torch_index import TorchIndex, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.durable import content

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from sifmod.actions.layer.inside import Inside
 from sifmod.errors import OptionError
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.resolve import Resolved, TorchIndex
+from sifmod.image.packages.resolve import Resolved
+from sifmod.image.packages.torch_index import TorchIndex
 
 _SECONDS = 20
 # Runs in a temporary home, without GPUs and without a network: in namespaces of its own where the machine allows them,

@@ -22,7 +22,8 @@ from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
 from sifmod.errors import HeldError, SifmodError, with_code
 from sifmod.image.settings import SharedBlobs
-from sifmod.tree.durable import read, reported
+from sifmod.tree.durable import read
+from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import to_append
 from sifmod.tree.partial import open_partial

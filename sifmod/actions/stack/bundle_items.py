@@ -28,7 +28,8 @@ from sifmod.config.yaml.validate import plain
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.result import in_json
-from sifmod.tree.durable import read, regular, reported
+from sifmod.tree.durable import read, regular
+from sifmod.tree.explain import reported
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LOCK as LAYER_LOCK
 from sifmod.tree.layer import RECEIPT, Layer, all_layers

@@ -20,7 +20,8 @@ from sifmod.image.packages.base_python import BasePython, files_in, files_of, re
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import pinned
 from sifmod.image.packages.request import PackageRequest
-from sifmod.image.packages.resolve import Resolved, followed, resolve, torch_index
+from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.torch_index import torch_index
 from sifmod.image.packages.uv import Uv, refuse_unsafe
 from sifmod.image.packages.uv_settings import write_private
 

@@ -13,8 +13,8 @@ import re
 import signal
 import tomllib
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
@@ -40,7 +40,7 @@ from sifmod.image.packages.package_lock import (
     without_others,
     without_queries,
 )
-from sifmod.image.packages.request import FIND_LINKS, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
+from sifmod.image.packages.request import LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.uv_settings import write_private
 
@@ -302,56 +302,3 @@ def _not_found(name: str, python: ImagePython, wanted: PackageRequest) -> NoPack
     packages = f"the package {names[0]} was" if len(names) == 1 else f"the packages {', '.join(names)} were"
     hint = "name the directory of the wheels (--find-links DIR), or an index (--index-url URL) instead of --no-index"
     return NoPackageError(f"{packages} not found: --no-index searches no index, {where}", hint, names)
-
-
-@dataclass
-class TorchIndex:
-    """The site's index for the local version of the image's torch; `url` is "" if there is none.
-
-    `names`: the packages that were searched there.
-    """
-
-    local: str
-    url: str
-    names: set[str] = field(default_factory=set)
-
-    def resolved(
-        self, python: ImagePython, wanted: PackageRequest, resolve: Callable[[tuple[str, ...]], Resolved]
-    ) -> Resolved:
-        """Call `resolve` with more arguments for uv, so that packages linked against torch come from this index.
-
-        Only such packages are searched there: first the requested ones, then dependencies.
-        """
-        if not self.url or "--no-index" in wanted.words:
-            return resolve(())
-        self.names, refused = _linked(python, map(name_of, wanted.requirements)), set[str]()
-        while True:
-            try:
-                resolved = resolve(tuple(map(self._word, sorted(self.names))))
-            except NoPageError as error:
-                missing = {name for name in self.names if self._word(name) == f"{FIND_LINKS}{error.url}"}
-                if not missing:
-                    raise
-                refused |= missing
-                self.names -= missing
-                continue
-            if not (more := _linked(python, resolved.added) - self.names - refused):
-                return resolved
-            self.names |= more
-
-    def _word(self, name: str) -> str:
-        """The argument that makes uv search this index for this package only."""
-        return f"{FIND_LINKS}{self.url.rstrip('/')}/{name}/"
-
-
-def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> TorchIndex:
-    """The one of `indexes` (key, URL) with the longest key that begins the local version of the image's torch."""
-    torch = python.distributions.get("torch")
-    local = (Version(torch.version).local or "") if torch else ""
-    fitting = [(len(key), url) for key, url in indexes if local and local.startswith(key)]
-    return TorchIndex(local, max(fitting)[1] if fitting else "")
-
-
-def _linked(python: ImagePython, names: Iterable[str]) -> set[str]:
-    """Those of `names` that the image lacks, and would protect: packages built around torch."""
-    return {name for name in names if name not in python.distributions and python.is_protected_name(name)}
