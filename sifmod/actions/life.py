@@ -130,9 +130,6 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
     one = life.of(module.version)
     match request:
         case Default(none=none):
-            if not none and one.refused_from and one.refused_from <= today():
-                hint = f"`sifmod retire --undo {module}` makes it loadable again"
-                raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
             return life._replace(default=None if none else module.version)
         case Hide(undo=undo):
             one = one._replace(hidden=not undo)
@@ -198,7 +195,7 @@ def update_life(
 
     def checked(before: NameLife) -> NameLife:
         after = change(before)
-        _check(layout, name, after)
+        _check(layout, name, before, after)
         return after
 
     tree = Tree(layout, site.lock_lease, reporter.waiting)
@@ -243,8 +240,8 @@ def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]]
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
 
-def _check(layout: Layout, name: str, life: NameLife) -> None:
-    check_life(name, life)
+def _check(layout: Layout, name: str, before: NameLife, life: NameLife) -> None:
+    check_life(name, before, life)
     module = ModuleName(name, life.default) if life.default is not None else None
     if module and live_number(layout, module) is None:
         raise ModuleError(
@@ -252,7 +249,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
         )
 
 
-def check_life(name: str, life: NameLife) -> None:
+def check_life(name: str, before: NameLife, life: NameLife) -> None:
     """Raise OptionError for a message that is none, and for decisions that contradict each other."""
     for version, one in life.versions.items():
         said = [one.deprecated.message] if one.deprecated else []
@@ -273,6 +270,9 @@ def check_life(name: str, life: NameLife) -> None:
     if life.default is None:
         return
     module, one = ModuleName(name, life.default), life.of(life.default)
+    if life.default != before.default and one.refused_from and one.refused_from <= today():
+        hint = f"`sifmod retire --undo {module}` makes it loadable again"
+        raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
     if one.hidden or one.retired:
         state, verb = ("retired", "retire") if one.retired else ("hidden", "hide")
         raise OptionError(
