@@ -144,8 +144,6 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
                 one = one._replace(deprecated=one.deprecated._replace(until=None))
             one = one._replace(retired=None)
         case Retire(_, _, since, successor, message):
-            if str(module) == successor:
-                raise OptionError(f"{module} cannot be its own successor")
             before = one.retired or Retired(today())
             then = Retired(since or before.since, successor or before.successor, message or before.message)
             one = one._replace(retired=then)
@@ -261,6 +259,8 @@ def check_life(name: str, before: NameLife, life: NameLife) -> None:
                     raise ValueError("the message contains a login or token, which all users would read")
         except ValueError as error:
             raise OptionError(f"{name}/{version}: {error}") from error
+        if one.retired and one.retired.successor == f"{name}/{version}":
+            raise OptionError(f"{name}/{version} cannot be its own successor")
         if one.deprecated and one.deprecated.until and one.deprecated.until < one.deprecated.since:
             raise OptionError(
                 f"{name}/{version} cannot be deprecated until {one.deprecated.until}, which is before"
