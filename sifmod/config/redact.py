@@ -19,7 +19,7 @@ _SUSPICIOUS = (
     "|(?<![A-Z])(SIG|TOK|PAT|JWT|BEARER)(?![A-Z])"
 )
 # tokens of GitHub, Hugging Face, AWS, GitLab, Docker, NVIDIA, PyPI, Slack and OpenAI; JSON web tokens
-_TOKEN = (
+_KNOWN_BEGINNINGS = (
     r"(?<![A-Za-z0-9])((gh[opsur]|hf)_[A-Za-z0-9]{16}|AKIA[A-Z0-9]{16}|(github_pat_|glpat-|dckr_pat_|nvapi-|pypi-AgE"
     r"|xox[abp]-|sk-(proj|ant)-|eyJ[A-Za-z0-9_-]{8,999}\.eyJ)[A-Za-z0-9_-]{10})"
 )
@@ -89,7 +89,7 @@ def is_secret(name: str) -> bool:
 
 def has_token(text: str) -> bool:
     """Whether the text has a token that is known by its beginning."""
-    return re.search(_TOKEN, text) is not None
+    return re.search(_KNOWN_BEGINNINGS, text) is not None
 
 
 def without_values(text: str, environ: Mapping[str, str]) -> str:
