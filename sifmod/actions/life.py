@@ -130,9 +130,6 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
     one = life.of(module.version)
     match request:
         case Default(none=none):
-            if not none and one.refused_from and one.refused_from <= today():
-                hint = f"`sifmod retire --undo {module}` makes it loadable again"
-                raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
             return life._replace(default=None if none else module.version)
         case Hide(undo=undo):
             one = one._replace(hidden=not undo)
@@ -147,8 +144,6 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
                 one = one._replace(deprecated=one.deprecated._replace(until=None))
             one = one._replace(retired=None)
         case Retire(_, _, since, successor, message):
-            if str(module) == successor:
-                raise OptionError(f"{module} cannot be its own successor")
             before = one.retired or Retired(today())
             then = Retired(since or before.since, successor or before.successor, message or before.message)
             one = one._replace(retired=then)
@@ -198,7 +193,7 @@ def update_life(
 
     def checked(before: NameLife) -> NameLife:
         after = change(before)
-        _check(layout, name, after)
+        _check(layout, name, before, after)
         return after
 
     tree = Tree(layout, site.lock_lease, reporter.waiting)
@@ -243,8 +238,8 @@ def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]]
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
 
-def _check(layout: Layout, name: str, life: NameLife) -> None:
-    check_life(name, life)
+def _check(layout: Layout, name: str, before: NameLife, life: NameLife) -> None:
+    check_life(name, before, life)
     module = ModuleName(name, life.default) if life.default is not None else None
     if module and live_number(layout, module) is None:
         raise ModuleError(
@@ -252,7 +247,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
         )
 
 
-def check_life(name: str, life: NameLife) -> None:
+def check_life(name: str, before: NameLife, life: NameLife) -> None:
     """Raise OptionError for a message that is none, and for decisions that contradict each other."""
     for version, one in life.versions.items():
         said = [one.deprecated.message] if one.deprecated else []
@@ -264,6 +259,8 @@ def check_life(name: str, life: NameLife) -> None:
                     raise ValueError("the message contains a login or token, which all users would read")
         except ValueError as error:
             raise OptionError(f"{name}/{version}: {error}") from error
+        if one.retired and one.retired.successor == f"{name}/{version}":
+            raise OptionError(f"{name}/{version} cannot be its own successor")
         if one.deprecated and one.deprecated.until and one.deprecated.until < one.deprecated.since:
             raise OptionError(
                 f"{name}/{version} cannot be deprecated until {one.deprecated.until}, which is before"
@@ -273,6 +270,9 @@ def check_life(name: str, life: NameLife) -> None:
     if life.default is None:
         return
     module, one = ModuleName(name, life.default), life.of(life.default)
+    if life.default != before.default and one.refused_from and one.refused_from <= today():
+        hint = f"`sifmod retire --undo {module}` makes it loadable again"
+        raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
     if one.hidden or one.retired:
         state, verb = ("retired", "retire") if one.retired else ("hidden", "hide")
         raise OptionError(

@@ -97,7 +97,7 @@ def plan(given: PlanOptions) -> int:
     plan = found.plan
     if given.as_json:
         if found.lives:
-            lifecycle.check_decisions(found.lives)
+            lifecycle.check_decisions(found.plan, found.lives)
         print_json(report.report(plan, found.lives)._replace(needed=found.fetches))
     else:
         for line in lines(plan, found.lives, all_of_them=True):
@@ -105,7 +105,7 @@ def plan(given: PlanOptions) -> int:
         for line in (*counts(plan), *disk_needed(found)):
             say(line)
         if found.lives:
-            lifecycle.check_decisions(found.lives)
+            lifecycle.check_decisions(found.plan, found.lives)
     failed = (step.error.exit_code for step in plan.steps if step.error)
     return max((*failed, fails_for_held(plan, given)))
 

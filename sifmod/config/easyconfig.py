@@ -27,6 +27,8 @@ from sifmod.config.text import (
     ModuleSpec,
     Name,
     NotEmpty,
+    OpenLine,
+    OpenText,
     Package,
     Pairs,
     SearchDirectory,
@@ -196,17 +198,17 @@ class Easyconfig(Model):
     """The version, always in quotes."""
     versionsuffix: VersionSuffix = ""
     """What distinguishes this build from others of the version, e.g. -rocm-5.6.1-python-3.10."""
-    description: Text = ""
+    description: OpenText = ""
     """A description for `module help`."""
-    homepage: Line = ""
+    homepage: OpenLine = ""
     """The home page of the software."""
-    docurls: tuple[Line, ...] = ()
+    docurls: tuple[OpenLine, ...] = ()
     """The URLs of the documentation."""
-    whatis: tuple[Line, ...] = ()
+    whatis: tuple[OpenLine, ...] = ()
     """Further lines for `module whatis`, e.g. "Keywords: PyTorch, DeepSpeed"."""
     moduleclass: Name = "base"
     """The kind of software, as in EasyBuild."""
-    license: Line = ""
+    license: OpenLine = ""
     """The licence of the software in the image."""
     contents: Annotated[Pairs, Items(Name, Version)] = ()
     """Packages in the image and their versions, for help and `module spider`."""

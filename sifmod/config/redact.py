@@ -18,6 +18,11 @@ _SUSPICIOUS = (
     "(?i)TOKEN|PASS|(?<=_)PWD|SECRET|KEY|CRED(S|ENTIAL)|AUTH(?!ORS?(?![A-Z]))|LOGIN|SIGNATURE"
     "|(?<![A-Z])(SIG|TOK|PAT|JWT|BEARER)(?![A-Z])"
 )
+# tokens of GitHub, Hugging Face, AWS, GitLab, Docker, NVIDIA, PyPI, Slack and OpenAI; JSON web tokens
+_KNOWN_BEGINNINGS = (
+    r"(?<![A-Za-z0-9])((gh[opsur]|hf)_[A-Za-z0-9]{16}|AKIA[A-Z0-9]{16}|(github_pat_|glpat-|dckr_pat_|nvapi-|pypi-AgE"
+    r"|xox[abp]-|sk-(proj|ant)-|eyJ[A-Za-z0-9_-]{8,999}\.eyJ)[A-Za-z0-9_-]{10})"
+)
 _SECRET = 6  # characters of the shortest secret
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
 _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
@@ -80,6 +85,11 @@ def without_directory(source: str) -> str:
 def is_secret(name: str) -> bool:
     """Whether a variable or a parameter of this name may hold a secret."""
     return re.search(_SUSPICIOUS, name) is not None
+
+
+def has_token(text: str) -> bool:
+    """Whether the text has a token that is known by its beginning."""
+    return re.search(_KNOWN_BEGINNINGS, text) is not None
 
 
 def without_values(text: str, environ: Mapping[str, str]) -> str:

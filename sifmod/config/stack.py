@@ -16,7 +16,7 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import accelerator_of
 from sifmod.config.limits import bound, found_within_limits, limits, raised
-from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, OwnFile, Pairs
+from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, OpenLine, OwnFile, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at, tree
 from sifmod.config.yaml.parse import Bounds
@@ -56,7 +56,7 @@ class DeprecatedKeys(Model):
     """The day from which a load warns."""
     until: Date | None = None
     """The last day on which the module can be loaded."""
-    message: Line = ""
+    message: OpenLine = ""
     """What to use instead."""
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class RetiredKeys(Model):
     """The day from which the module cannot be loaded."""
     successor: ModuleSpec | None = None
     """The module to use instead."""
-    message: Line = ""
+    message: OpenLine = ""
     """A message for the module's users."""
 
 
@@ -96,7 +96,7 @@ class Entry(Model):
     """An accelerator other than the site's."""
     source: Line | None = None
     """Another source for the image."""
-    labels: Annotated[Pairs, Items(Name, Line)] = ()
+    labels: Annotated[Pairs, Items(Name, OpenLine)] = ()
     """Labels for filtering the catalogue."""
     hidden: bool = False
     """Whether `module avail` hides the module."""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sifmod.config.kinds import RUNTIMES
+from sifmod.config.redact import has_login
 from sifmod.config.yaml.node import Number, printable_text
 from sifmod.secret import secret_parts
 
@@ -39,6 +40,12 @@ def _no_url(text: str) -> str:
 def _text(text: str) -> str:
     if bad := _CONTROL_BUT_LINES.search(text):
         raise ValueError(f"the character {bad.group()!r} is not allowed here")
+    return text
+
+
+def _for_all(text: str) -> str:
+    if "@" in text and has_login(text):
+        raise ValueError("a login cannot be used here, because all users would read it")
     return text
 
 
@@ -170,6 +177,9 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 Pairs = tuple[tuple[str, str], ...]
 Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
+OpenLine = Annotated[Line, AfterValidator(_for_all)]
+"""A line that all users read, as in a modulefile or a catalogue."""
+OpenText = Annotated[Text, AfterValidator(_for_all)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 OwnFile = Annotated[NotEmpty, AfterValidator(_no_url)]
 """A file of this machine, or a pattern. A URL with a login or query is rejected, because logs would show it."""

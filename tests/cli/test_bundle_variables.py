@@ -28,6 +28,7 @@ SKIP = "--skip-sanity-check"
         ("SUM", "https://x.org/i.sif?sig=${SUM:-a}", "it is used in the login or query of a URL"),
         ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),
         ("HOST", "https://${HOST}/i.sif", "its value is not a path, host or repository"),
+        ("KNOWN", "/x/${KNOWN}/i.sif", "its value looks like a secret"),
     ],
 )
 def test_a_value_that_may_be_a_secret_is_refused(
@@ -46,11 +47,72 @@ def test_a_value_that_may_be_a_secret_is_refused(
     write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
-    values = {"PLACE": "https://me:hunter2@x.org", "HOST": "me:hunter2@x.org"}
+    values = {"PLACE": "https://me:hunter2@x.org", "HOST": "me:hunter2@x.org", "KNOWN": f"ghp_hunter2{'a' * 30}"}
     monkeypatch.setenv(name, values.get(name, "hunter2"))
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
     assert f"Good-1.yaml uses the variable {name}, which a bundle cannot include: {why}" in said
+    assert "hunter2" not in said
+    assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("get --password=${WORD}", 18),
+        ("get --api-key '${WORD}'", 18),
+        ("Authorization: Bearer ${WORD}", 18),
+        ("token=${WORD:-none};", 18),
+        ("get --pass ${PLACE}", 0),
+        ("pass it on to ${WORD}", 0),
+    ],
+)
+def test_a_variable_that_is_used_as_a_password_is_refused(
+    words: str,
+    code: int,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A path is none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    monkeypatch.setenv("WORD", "hunter2")
+    monkeypatch.setenv("PLACE", "/etc/passwords")
+    _here(tmp_path, str(images.tiny_sif))
+    with (tmp_path / "Good-1.yaml").open("a") as text:
+        text.write(f"env: {{A: {json.dumps(words)}}}\n")
+    said = _bundle("it.tar", code, capfd)
+    assert code == 0 or "uses the variable WORD, which a bundle cannot include: it is used as a password" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("Good-1.yaml", "sanity_check: {commands: ['curl https://me:hunter2@x.org']}"),
+        ("Good-1.yaml", "# once at https://x.org/i.sif?sig=hunter2"),
+        ("Good-1.yaml", f"wrappers: [{{sh: 'sh --with ghp_hunter2{'a' * 30}'}}]"),
+        ("stack.yaml", "# once at https://me:hunter2@x.org"),
+    ],
+)
+def test_a_login_that_a_file_spells_out_is_refused(
+    file: str,
+    line: str,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    _here(tmp_path, str(images.tiny_sif))
+    with (tmp_path / file).open("a") as text:
+        text.write(f"{line}\n")
+    said = _bundle("it.tar", 18, capfd)
+    number = len((tmp_path / file).read_text().splitlines())
+    assert f"{file}:{number} has a login or token, which a bundle must not contain" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
 

@@ -180,6 +180,28 @@ def test_decisions_that_contradict_each_other_are_planned_as_they_fail(
     assert read_life(Layout(here / "prefix"), "App").default is None
 
 
+def test_a_stack_names_no_module_as_its_own_successor(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The plan and the apply ended with 0, and a refused load said: use App/2."""
+    entry = "easyconfig: App-2.yaml, retired: {since: 2020-01-01, successor: App/2}"
+    write(here / "stack.yaml", f"easyconfigs: [{{{entry}}}]\n")
+    for words in (PLAN, APPLY):
+        assert "App/2 cannot be its own successor" in told(capfd, words, 2)
+    assert not read_life(Layout(here / "prefix"), "App").of("2").retired
+
+
+def test_what_no_longer_loads_is_made_no_default(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The plan and the apply ended with 0, and a load of App failed; a default that ends later stays one."""
+    entry = "easyconfig: App-2.yaml, default: true, deprecated: {since: 2020-01-01, until: DAY}"
+    for day, code in (("2999-01-01", 0), ("2020-02-01", 0)):
+        write(here / "stack.yaml", f"easyconfigs: [{{{entry.replace('DAY', day)}}}]\n")
+        told(capfd, APPLY, code)
+        assert read_life(Layout(here / "prefix"), "App").default == "2"
+    assert run(["default", "--none", "App"]) == 0
+    for words in (PLAN, APPLY):
+        assert "App/2 cannot be the default: App/2 was retired on 2020-02-02" in told(capfd, words, 2)
+    assert read_life(Layout(here / "prefix"), "App").default is None
+
+
 def test_a_module_that_comes_back_to_a_stack_is_as_it_says(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "stack.yaml", "easyconfigs: [{easyconfig: App-2.yaml, hidden: true}, Other-1.yaml]\n")
     assert run([*APPLY, "-q"]) == 0

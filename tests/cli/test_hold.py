@@ -152,6 +152,23 @@ def test_the_same_image_and_files_by_another_way_end_no_hold(
     assert disk_state(here / "prefix/software") == before
 
 
+def test_a_plan_says_that_the_image_decides(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
+    """It said [R] alone, and the apply then skipped the module as held."""
+    copy = shutil.copyfile(images.tiny_sif, here / "copied.sif")
+    text = (here / "App-1.yaml").read_text().replace(f"'{images.tiny_sif}'", str(copy))
+    write(here / "App-1.yaml", text)
+    says = "its image shows during the install whether it has the held content, which is skipped"
+    for before in (True, False):
+        capfd.readouterr()
+        assert run(["stack", "plan", "stack.yaml", SKIP]) == 0
+        told = "".join(capfd.readouterr())
+        assert f" [{'R' if before else ' '}] App/1: " in told
+        assert says in told
+        assert run([*APPLY, "--fail-on-held"]) == 1
+        assert generation(here) == (1 if before else None)
+        assert run(["uninstall", "App/1"]) == 0
+
+
 def test_other_content_ends_it(here: Path, images: Images) -> None:
     easyconfig(here, "App", images, "{A: better}")
     assert run([*APPLY, "--fail-on-held"]) == 0

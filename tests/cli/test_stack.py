@@ -735,6 +735,17 @@ def test_a_default_is_listed(here: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert "stack.yaml:1:15: easyconfigs[0]: the default cannot be hidden or retired" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("entry", ["labels: {doc: URL}", "deprecated: {since: 2026-01-01, message: see URL}"])
+def test_a_stack_says_no_login_to_all_users(here: Path, entry: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = entry.replace("URL", "'https://me:hunter2@x.org'").replace("see '", "'see ")
+    write(here / "stack.yaml", f"easyconfigs: [{{easyconfig: Good-1.yaml, {text}}}]\n")
+    for words in (["check", "stack.yaml"], ["stack", "apply", "stack.yaml", SKIP]):
+        assert run(words) == 5
+        told = "".join(capfd.readouterr())
+        assert "a login cannot be used here, because all users would read it" in told
+        assert "hunter2" not in told
+
+
 @pytest.mark.parametrize("digest", ["../../../../etc/passwd", "A" * 64, ""])
 def test_a_lock_with_a_digest_that_is_none_is_refused(
     here: Path, capfd: pytest.CaptureFixture[str], digest: str

@@ -203,6 +203,16 @@ def test_control_characters_are_refused_wherever_one_line_is_meant(control: str)
         assert "is not allowed here" in refused(**keys)
 
 
+@pytest.mark.parametrize("key", ["description", "homepage", "license", "docurls", "whatis"])
+def test_a_text_for_all_users_holds_no_login(key: str) -> None:
+    login, none = "see https://me:hunter2@x.org", "see https://x.org/@me, or mail me@x.org"
+    many = key in ("docurls", "whatis")
+    assert easyconfig(**{key: (none,) if many else none})
+    problem = refused(**{key: (login,) if many else login})
+    assert "a login cannot be used here, because all users would read it" in problem
+    assert "hunter2" not in problem
+
+
 def test_a_description_may_hold_lines_and_any_printable_text() -> None:
     text = "]==] \"quotes\" 'and' $(touch x) `x` \\ [exec touch x] {a} é 漢字\n\n\tsecond paragraph\n"
     assert easyconfig(description=text).description == text

@@ -51,7 +51,7 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
         hint = "give it a `name:` of letters, digits and . _ + -, beginning with a letter or digit"
         raise OptionError(f"{stack.name!r} cannot be the name of a bundle's stack", hint)
     lock = read_lock(lock_beside(stack.path))
-    decided = deciding_settings(site, lock, stack.path.parent, os.environ)
+    decided = deciding_settings(site, lock, stack, os.environ)
     head = Head(stack.name, Own(__version__, own_digest()), *decided)
     if wrong := next((step.error for step in plan_stack(planned._replace(lock=lock)).steps if step.error), None):
         raise wrong

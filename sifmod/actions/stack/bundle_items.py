@@ -19,7 +19,7 @@ from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
-from sifmod.config.redact import has_login, is_secret, secret_parameter
+from sifmod.config.redact import has_login, has_token, is_secret, secret_parameter
 from sifmod.config.site import DECIDING, Site
 from sifmod.config.stack import Stack, bounds
 from sifmod.config.yaml.node import Node, Number
@@ -45,6 +45,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # of a bundle's stack, a directory in any tree
 _VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
 _LOGIN = re.compile("//[^/]*@|^[^/]*:[^/@]*@(?!sha(256|512):)")  # also without the // that the easyconfig has
+_NAMES = re.compile(r"\$\{\w+\}(:\$\{\w+\})?@?")  # variables, also as a login: see `_variables`
 _ENVIRONMENTS = ("env", "host_env", "default_env", "runscript_env")
 _PLAIN = re.compile("(?i)|true|false|yes|no|on|off|[0-9]+|0x[0-9a-f]+|/.*")  # TOKENIZERS_PARALLELISM and the like
 _OF_THE_USER = (
@@ -62,6 +63,7 @@ _HINT = (
     "write the value into the easyconfig, or keep it out of the source: put logins into docker's configuration or "
     ".netrc"
 )
+_WRITTEN = "put logins into docker's configuration or .netrc, then apply and lock the stack again"
 
 
 class Own(NamedTuple):
@@ -124,7 +126,7 @@ def items(head: Head, stack: Stack, site: Site, wheels: Path | None, there: str)
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
     yield _data(HEAD, (json.dumps(in_json(head), default=_number) + "\n").encode())
-    included = {Path(seen.path) for seen in stack.inputs if seen.path.startswith("/")} - {stack.path}
+    included = _of_stack(stack) - {stack.path}
     files = {str(path.relative_to(stack.path.parent)): path for path in sorted(included)}
     files |= {name: path for name, path in sorted(files_of(lock, site.robot_paths).items()) if path != stack.path}
     yield _file(STACK, stack.path)
@@ -204,14 +206,14 @@ def _locked_files(layer: Layer, prefix: Path, digest: str, whole: str) -> tuple[
 
 
 def deciding_settings(
-    site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]
+    site: LoadedSite, lock: Lock, stack: Stack, environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The settings and variables that decide about the modules of a lock.
 
     The settings by key, and `site`; then the variables that easyconfigs use, with their values.
 
-    Raises InstallError for a variable that may hold a secret or whose value is no path, host or repository, and for a
-    site file that other machines would not find.
+    Raises InstallError for a variable that may hold a secret or whose value is no path, host or repository, for a login
+    or token in a file, and for a site file that other machines would not find.
     """
     settings = {key: plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
@@ -223,8 +225,12 @@ def deciding_settings(
                 _refuse_secret(word, name, value)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
-    settings |= {**found, "module_syntax": syntax, "site": _site(Path(site.file), directory, environ)}
-    return settings, dict(sorted(_variables(lock, site.site.robot_paths, environ)))
+    settings |= {**found, "module_syntax": syntax, "site": _site(Path(site.file), stack.path.parent, environ)}
+    variables = dict(sorted(_variables(lock, site.site.robot_paths, environ)))
+    for path in {*_of_stack(stack), *files_of(lock, site.site.robot_paths).values()}:
+        if path.suffix in SUFFIXES:
+            _refuse_written(path)
+    return settings, variables
 
 
 def is_taken(name: str) -> bool:
@@ -246,11 +252,24 @@ def _values(node: Node) -> Iterator[tuple[str, str]]:
 
 def _refuse_secret(where: str, name: str, value: str) -> None:
     secret = is_secret(name) and not _PLAIN.fullmatch(value)
-    if secret or has_login(value) or secret_parameter(value):
+    if secret or has_login(value) or secret_parameter(value) or has_token(value):
         problem = f"{where} sets {name}, which a bundle must not contain"
         why = "its name looks like a secret" if secret else "its value has a login or token"
         hint = "set it where the module is used, because others can read bundles and modules"
         raise InstallError(f"{problem}: {why}", hint)
+
+
+def _of_stack(stack: Stack) -> set[Path]:
+    """The files of a stack: its own, and those that it includes."""
+    return {stack.path, *(Path(seen.path) for seen in stack.inputs if seen.path.startswith("/"))}
+
+
+def _refuse_written(path: Path) -> None:
+    """Raise InstallError for a login or token that the file spells out, also in a comment."""
+    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+        literal = _NAMES.sub("", line)
+        if has_login(literal) or secret_parameter(literal) or has_token(literal):
+            raise InstallError(f"{path}:{number} has a login or token, which a bundle must not contain", _WRITTEN)
 
 
 def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
@@ -275,10 +294,13 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
             if not value or not (is_taken(name) or is_secret(name)):
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
-            if is_secret(name):
-                why = "its name looks like a secret"
+            before = re.findall(rf"(?:([\w-]+)[=:]|(-[\w-]+|\bbearer))\s*['\"]?{inside}", text, re.IGNORECASE)
+            if is_secret(name) or has_token(value):
+                why = f"its {'name' if is_secret(name) else 'value'} looks like a secret"
             elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
                 why = "it is used in the login or query of a URL"
+            elif not _PLAIN.fullmatch(value) and any(map(is_secret, (word for words in before for word in words))):
+                why = "it is used as a password or token"
             elif not _VALUE.fullmatch(value) or _LOGIN.search(value):
                 why = "its value is not a path, host or repository"
             else:

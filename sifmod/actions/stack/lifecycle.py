@@ -75,10 +75,10 @@ def with_earlier(plan: StackPlan, decided: LifecycleChanges) -> LifecycleChanges
     return decided._replace(decided=tuple(sorted({*decided.decided, *(before.decided if before else ())})))
 
 
-def check_decisions(decided: LifecycleChanges) -> None:
+def check_decisions(plan: StackPlan, decided: LifecycleChanges) -> None:
     """Raise OptionError for decisions that `apply_lifecycle` will refuse, since others contradict them."""
     for name, life in decided.wanted.items():
-        check_life(name, life)
+        check_life(name, read_life(plan.layout, name), life)
 
 
 def _name(step: Step) -> str:

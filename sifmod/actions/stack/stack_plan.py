@@ -231,13 +231,17 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
             check_layers(layout.prefix, decision.locked, decision.options.stores)
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
+        number = before.generation if before else None
+        if before is None or not there.complete:
+            if before:
+                check_installed_from(before, decision)
+            past = read_past(layout, module)
+            check_hold(past, decision)
+            if past.held and todo.image and decision.locked is None:
+                other.append("its image shows during the install whether it has the held content, which is skipped")
         if before is None:
-            check_hold(read_past(layout, module), decision)
             return Step(member, variant, " ", module, tuple(other), todo=todo)
-        number = before.generation
         if not there.complete:
-            check_installed_from(before, decision)
-            check_hold(read_past(layout, module), decision)
             why = (*_why(layout, before, decision, around), *other)
             leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
