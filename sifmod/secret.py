@@ -19,6 +19,21 @@ _WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?!{PORT})[^\s/?#@][^/?#@\n]{{0,200}
 _QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
 _NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
 _END = "'\"`.,;:)]}"  # what a message has behind a word
+_SHORTEST = 8  # characters of a secret that is looked for in each message; shorter ones are words, too
+_sent: set[str] = set()
+
+
+def hide_sent(secrets: Iterable[str]) -> None:
+    """From now on leave these secrets out of messages: any field of a server's later answer may repeat them."""
+    _sent.update(one.lower() for one in secrets if len(one) >= _SHORTEST)
+
+
+def without_sent(text: str) -> str:
+    """The text without what `hide_sent` named."""
+    if any(one in text.lower() for one in _sent):
+        pattern = "|".join(map(re.escape, sorted(_sent, key=len, reverse=True)))
+        return re.sub(pattern, "***", text, flags=re.IGNORECASE)
+    return text
 
 
 def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
@@ -40,7 +55,8 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """A message, which may quote a file, without the secrets in its words and quoted URLs."""
+    """A message, which may quote a file or a server, without the secrets in its words and URLs, and those sent."""
+    text = without_sent(text)
     if not {"@", "?", "#"}.intersection(text):
         return text
     return re.sub(r"'[^'\n]*://[^'\n]*'|\S+", _without, re.sub(_WITH_BLANKS, r"\1", text))

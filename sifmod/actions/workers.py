@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sifmod.actions.reporter import Reporter
 from sifmod.errors import BUG, SifmodError, error_of, explained, with_code
+from sifmod.secret import without_sent
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -137,7 +138,7 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
 def reporter_in_worker(number: int, tell: SendEvent, command: str) -> Reporter:
     """A reporter that sends the messages and progress of a task to the parent, and answers no question."""
     return Reporter(
-        lambda text: tell(TextEvent(number, text)),
+        lambda text: tell(TextEvent(number, without_sent(text))),  # the parent does not know what was sent
         lambda what, done, total: tell(ProgressEvent(number, what, done, total)),
         lambda about, question: None,  # noqa: ARG005
         command,

@@ -241,7 +241,7 @@ HEADERS = {"WWW-Authenticate": "Basic realm=x"}
 
 def put_login(home: Path, host: str, **others: str) -> str:
     """Write the login, and return its base64."""
-    auth = base64.b64encode(b"user:s3cret/%").decode()
+    auth = base64.b64encode(b"user:p@s3cret/%").decode()
     (home / ".docker").mkdir()
     (home / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth, **others}}}))
     return auth
@@ -263,6 +263,18 @@ def echoing(status: int, place: str) -> Answer:
             return answer(302, headers={"Location": f"http://host.invalid/{told.replace(' ', '/')}"})(handler)
         if place == "odd location":
             return answer(302, headers={"Location": f"https://host.invalid/{told}"})(handler)
+        if place == "blank location":
+            return answer(302, headers={"Location": f"http://host.invalid/x y/{login}"})(handler)
+        if place == "host":
+            return answer(302, headers={"Location": f"http://{sent.split()[-1].rstrip('=')}.localhost:9/"})(handler)
+        if place == "digest":
+            return answer(status, b'{"schemaVersion": 2}', headers={"Docker-Content-Digest": f"sha256:{login}"})(
+                handler
+            )
+        if place == "kind":
+            layer = {"mediaType": f"of {login}", "digest": f"sha256:{'0' * 64}", "size": 1}
+            manifest = {"schemaVersion": 2, "config": {**layer, "mediaType": "x"}, "layers": [layer]}
+            return answer(status, json.dumps(manifest).encode())(handler)
         if place == "start":
             return answer(status, f"{sent} {login}".encode())(handler)
         key = {"details": told} if place == "details" else {"errors": [{"message": told}]}
@@ -281,6 +293,10 @@ def echoing(status: int, place: str) -> Answer:
         (200, "start"),
         (302, "location"),
         (302, "odd location"),
+        (302, "blank location"),
+        (302, "host"),
+        (200, "digest"),
+        (200, "kind"),
     ],
 )
 def test_a_login_that_a_registry_repeats_is_neither_printed_nor_written(

@@ -158,3 +158,18 @@ def test_a_login_that_would_be_sent_in_the_clear_is_withheld(make: Make) -> None
     hint = authority.refused(refused("Basic", url)).hint
     assert "was not sent, because the connection to registry.test is plain http" in hint
     assert "did not accept" not in hint
+
+
+@pytest.mark.parametrize(
+    ("named", "url", "expected"),
+    [
+        ("name.test:80", "http://name.test/v2/", True),
+        ("name.test", "http://name.test/v2/", True),
+        ("name.test", "http://name.test:8080/v2/", True),
+        ("name.test:8080", "http://name.test:8080/v2/", True),
+        ("name.test:8080", "http://name.test/v2/", False),
+        ("[fd00::1]", "http://[fd00::1]:5000/v2/", True),
+    ],
+)
+def test_the_default_port_may_be_named(named: str, url: str, expected: bool) -> None:
+    assert Http((named,)).may_ask(Url.parse(url)) == expected

@@ -127,7 +127,7 @@ class RegistryAuthority(Authority):
             return f"the login in {login} was not sent to {challenge.realm.shown}, which is not https"
         server = challenge.realm
         own = Url.parse(f"{url.scheme}://{self._place.server}", "the registry")
-        if server.host == own.host or covers(self._token_servers, server.place):
+        if server.host == own.host or covers(self._token_servers, server.server):
             return ""
         return (
             f"the login in {login} was not sent to {server.place}, the token server of {self._place.host}: if that "

@@ -22,7 +22,7 @@ from sifmod.image.registry.network import (
     within,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
-from sifmod.image.registry.sent import quoted
+from sifmod.image.registry.sent import quoted, remember
 from sifmod.image.registry.session import Session
 from sifmod.image.registry.url import Url
 
@@ -98,7 +98,8 @@ class Http:
         if not self.may_ask(url) or (asked.secret and in_the_clear(url)):
             raise FetchError(f"{url.shown} is not https, so nothing was sent there")
         while True:
-            sent = authority.authorization(url)
+            if sent := authority.authorization(url):
+                remember(sent)
             with network_errors(url.place):
                 response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
@@ -128,7 +129,7 @@ class Http:
 
     def may_ask(self, url: Url) -> bool:
         """Whether `url` is https, or plain http to its host is allowed."""
-        return url.scheme == "https" or self.is_insecure(url.place)
+        return url.scheme == "https" or self.is_insecure(url.server)
 
     def _redirected(self, url: Url, response: requests.Response) -> Url:
         location = response.headers.get("Location", "")

@@ -1,7 +1,7 @@
 """The places to fetch a reference from: the site's mirrors first, the registry that the reference names last."""
 
+import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from sifmod.image.reference import Reference
 
@@ -74,7 +74,7 @@ def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
 
 def covers(hosts: tuple[str, ...], host: str) -> bool:
     """Whether `host` is among `hosts`; one of these without a port matches all ports."""
-    return host in hosts or (urlsplit(f"//{host}").hostname or "") in hosts
+    return host in hosts or re.sub(":[0-9]+$", "", host) in hosts
 
 
 def source_of(reference: Reference) -> str:

@@ -13,6 +13,7 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import any_object, plain
+from sifmod.secret import hide_sent
 
 _SHORTEST = 8  # characters of a query's value that may be a signature; shorter ones are words and numbers
 _REMOVED = "***"
@@ -21,6 +22,11 @@ _REMOVED = "***"
 def quoted(text: str, request: requests.PreparedRequest | None) -> str:
     """The text of a server in one line, as by `plain`, without the secrets of the request that it answers."""
     return plain(_without(text, request))
+
+
+def remember(authorization: str) -> None:
+    """Leave the login or token in this header out of all later messages, in each way of spelling it."""
+    hide_sent(way for one in _of_header(authorization) for way in _ways(one))
 
 
 def check_answer(raw: bytes | bytearray, response: requests.Response, name: str) -> None:

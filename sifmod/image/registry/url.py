@@ -83,6 +83,11 @@ class Url:
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
     @property
+    def server(self) -> str:
+        """`host:port`, also with the default port: settings may name either."""
+        return f"{self.host}:{self.port}"
+
+    @property
     def shown(self) -> str:
         """The URL for messages: without the query, which may be a signature."""
         return plain(f"{self.scheme}://{self.place}{self.target.partition('?')[0]}")
@@ -93,5 +98,5 @@ class Url:
 
 def _refused(text: str, what: str, quoted: Callable[[str], str], why: str, hint: str = "") -> FetchError:
     """The error for a text that is not a Url: its beginning, without a possible login or signature."""
-    shown = re.sub(r"(?s)^([a-z]+:/*)?.*@", r"\1", re.split("[?#]", text, maxsplit=1)[0])
-    return FetchError(f"{what} {quoted(shown)}: {why}; nothing was sent there", hint)
+    shown = re.sub(r"(?s)^([a-z]+:/*)?.*@", r"\1", re.split("[?#]", quoted(text), maxsplit=1)[0])
+    return FetchError(f"{what} {shown}: {why}; nothing was sent there", hint)
