@@ -90,7 +90,7 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
             "use another tag, --force to overwrite it, or --add-to-index to have both architectures under one tag",
         )
     size, sent, done = sum(blob.descriptor.size for blob in image.blobs), 0, 0
-    for blob in image.blobs if before != top else ():
+    for blob in image.blobs:  # also of an image that the tag names: the registry may have lost one
         report = partial(_tell, reporter.progress, f"pushing {place}", done, size)
         sent += upload(repository, blob, report)
         done += blob.descriptor.size

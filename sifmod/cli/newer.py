@@ -10,6 +10,7 @@ from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 
 with later():
+    from sifmod import errors
     from sifmod.actions import batch as batches
     from sifmod.actions import outdated
     from sifmod.actions.install import install_easyconfigs, newest, row
@@ -23,32 +24,44 @@ class OutdatedOptions(SiteOptions):
 
 
 @command("outdated", OutdatedOptions, lambda: outdated.Outdated)
-def outdated_command(given: OutdatedOptions) -> None:
+def outdated_command(given: OutdatedOptions) -> int:
     """Show which installed modules have something newer: a later version, or another image under their tag.
 
     A later version is that of an easyconfig for the same accelerator whose image is available here. NAME means all of
-    its installed versions. Nothing is changed; `sifmod upgrade` installs what is newer.
+    its installed versions. Nothing is changed; `sifmod upgrade` installs what is newer. A server that cannot be asked
+    is named, and the exit code is then 10.
     """
     site = load_facts(given.settings)
     found = outdated.outdated(_installed(layout_at(site.site.prefix), given.modules), site)
     if given.as_json:
         print_json(found)
-        return
+    else:
+        say_newer(found, "`sifmod upgrade MODULE` installs what is newer")
+    return unasked(found)
+
+
+def unasked(found: "outdated.Outdated") -> int:
+    """The exit code if a server could not be asked, else 0."""
+    return errors.FetchError.exit_code if found.notes else 0
+
+
+def say_newer(found: "outdated.Outdated", hint: str, none: str = "no module is installed here") -> None:
+    """Print what is newer; say what there is to do and which servers could not be asked, or `none` of no module."""
     for one in found.newer:
         echo(f"{one.module}: {one.note}")
-    say_outdated(found, "`sifmod upgrade MODULE` installs what is newer")
+    _say_unasked(found)
+    if not found.looked_at:
+        say(none)
+    elif not found.newer:
+        where = "at the servers that could be asked" if found.notes else f"for {counted(found.looked_at, 'module')}"
+        say(f"nothing newer was found {where}")
+    elif hint:
+        say(f"{counted(len(found.newer), 'update')} for {counted(found.looked_at, 'module')}: {hint}")
 
 
-def say_outdated(found: "outdated.Outdated", hint: str) -> None:
-    """Say what there is to do, and which servers could not be asked."""
+def _say_unasked(found: "outdated.Outdated") -> None:
     for note in found.notes:
         say(f"warning: {note}")
-    if not found.looked_at:
-        say("no module is installed here")
-    elif found.newer:
-        say(f"{counted(len(found.newer), 'update')} for {counted(found.looked_at, 'module')}: {hint}")
-    else:
-        say(f"nothing newer was found for {counted(found.looked_at, 'module')}")
 
 
 class UpgradeCommand(ConversionOptions):
@@ -72,10 +85,12 @@ def upgrade_command(given: UpgradeCommand) -> int:
     found = outdated.outdated(there, site, offline=given.offline)
     options = install_easyconfigs.InstallOptions(offline=given.offline, into_home=given.yes)
     todo = tuple(newest.upgrades(there, found.newer, site, given.settings, options))
-    if not given.quiet and not todo:
-        say_outdated(found, "")
+    if todo or given.quiet:
+        _say_unasked(found)
+    else:
+        say_newer(found, "")
     ended = batch.reported_batch(todo, lambda one: _upgrade(one, given))
-    code = batches.worst([one for _, one in ended])
+    code = batches.worst([one for _, one in ended]) or unasked(found)
     if len(ended) > 1 and (code or not (given.dry_run_short or given.quiet)):
         for line in batch.summary(ended):
             say(line)

@@ -23,6 +23,7 @@ with later():
     from sifmod.actions.stack import bundle as bundles
     from sifmod.actions.stack import init as stack_init
     from sifmod.actions.stack import record, stack_plan
+    from sifmod.cli import newer as told
     from sifmod.cli import progress
     from sifmod.tree import provenance, receipt
 
@@ -66,10 +67,11 @@ def init(given: InitOptions) -> None:
 
 
 @command("stack outdated", StackFile, lambda: newer.Outdated)
-def outdated(given: StackFile) -> None:
+def outdated(given: StackFile) -> int:
     """Print what is newer than the stack's installed modules: other images under their tags, and later versions.
 
-    Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
+    Nothing is changed. `sifmod install --force` fetches the image that a tag names now. A server that cannot be asked
+    is named, and the exit code is then 10.
     """
     planned = stack_plan.read_stack(given.file, installed_stack(given))
     plan = stack_plan.plan_stack(planned)
@@ -77,14 +79,9 @@ def outdated(given: StackFile) -> None:
     found = newer.outdated([one for one in there if one], planned.site)
     if given.as_json:
         print_json(found)
-        return
-    for one in found.newer:
-        echo(f"{one.module}: {one.note}")
-    for note in found.notes:
-        say(f"warning: {note}")
-    if not found.newer:
-        none = f"none of the stack's modules is installed in {plan.layout.prefix}"
-        say("nothing newer was found" if found.looked_at else none)
+    else:
+        told.say_newer(found, "", f"none of the stack's modules is installed in {plan.layout.prefix}")
+    return told.unasked(found)
 
 
 class LockOptions(StackFile):

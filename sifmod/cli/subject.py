@@ -192,7 +192,7 @@ def push_command(given: PushCommand) -> None:
         return
     speak(
         "the registry already had it"
-        if pushed.there
+        if pushed.there and not pushed.sent
         else f"sent {size_text(pushed.sent)} of {size_text(pushed.size)}; as a"
         f" source of an easyconfig:  sources: ['{pushed.reference}']"
     )

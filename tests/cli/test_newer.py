@@ -1,6 +1,7 @@
 """`sifmod outdated` and `upgrade`: later versions, and tags that name another image now, of ordinary modules."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -144,12 +145,20 @@ def test_a_server_that_does_not_answer(here: Path, registry: Registry, capfd: py
     later(here)
     registry.stop()
     before = disk_state(here / "tree")
+    said = f"== warning: docker://{registry.address}/newer:1 could not be asked: "
     capfd.readouterr()
-    assert run(["outdated"]) == 0
+    assert run(["outdated"]) == 10
     out, err = capfd.readouterr()
     assert out.startswith("Plain/1-b: ")
-    assert f"== warning: docker://{registry.address}/newer:1 could not be asked: " in err
+    assert said in err
+    assert run(["outdated", "Tagged", "--json"]) == 10
+    assert json.loads(capfd.readouterr().out)["newer"] == []
+    assert run(["upgrade", "Tagged"]) == run(["outdated", "Tagged"]) == 10
+    assert capfd.readouterr().err.count("== nothing newer was found at the servers that could be asked\n") == 2
     assert disk_state(here / "tree") == before
+    assert run(["upgrade", "--all", "--quiet"]) == 10  # it does what it can
+    assert said in capfd.readouterr().err
+    assert "Plain/1.2-b" in modules(here)
 
 
 def test_an_error_here_is_not_that_nothing_is_newer(
@@ -189,7 +198,7 @@ def test_the_login_in_variables_is_for_no_registry_that_another_user_named(
         assert run(["outdated"]) == 0
         assert "could not be asked" not in capfd.readouterr().err
         os.chown(found(here, "Closed", "1").root, 12345, -1)
-        assert run(["outdated"]) == 0
+        assert run(["outdated"]) == 10
         assert f"{source} could not be asked: {closed.address} answered 401" in capfd.readouterr().err
     finally:
         closed.stop()

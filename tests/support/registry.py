@@ -13,6 +13,7 @@ log: {{accesslog: {{disabled: true}}}}
 storage:
   filesystem: {{rootdirectory: {storage}}}
   delete: {{enabled: true}}
+{cache}
 http: {{addr: "127.0.0.1:{port}"}}
 {options}
 """
@@ -23,14 +24,18 @@ _HTPASSWD = f"{USER}:$2b$05$U36iawJihqR.eYtGKoPNR.f5MslBO.f5qKT0sKJYR1vkkcCwHsSt
 class Registry:
     """Start with `start`, end with `stop`; `address` is host and port.
 
-    `options` are more lines of its configuration; `storage` is what another registry has, its own when not given.
+    `options` are more lines of its configuration; `storage` is what another registry has, its own when not given. Where
+    `cached` it remembers blobs, as in the configuration that Docker ships.
     """
 
-    def __init__(self, directory: Path, options: str = "", storage: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, options: str = "", storage: Path | None = None, *, cached: bool = False
+    ) -> None:
         (self._port,) = free_ports(1)
         self.directory = directory
         self.storage = storage or directory / "storage"
         self._options = options
+        self._cache = "  cache: {blobdescriptor: inmemory}" if cached else ""
         self.address = f"127.0.0.1:{self._port}"
         self._daemon: Daemon | None = None
 
@@ -38,7 +43,7 @@ class Registry:
         """Returns when it answers."""
         self.directory.mkdir(parents=True)
         configuration = self.directory / "config.yaml"
-        text = CONFIGURATION.format(storage=self.storage, port=self._port, options=self._options)
+        text = CONFIGURATION.format(storage=self.storage, port=self._port, options=self._options, cache=self._cache)
         configuration.write_text(text)
         self._daemon = Daemon(("docker-registry", "serve", configuration), self.directory / "registry.log")
         self._daemon.wait_until(lambda: listens(self._port))

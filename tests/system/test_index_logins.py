@@ -196,6 +196,23 @@ def test_the_signature_in_a_link_of_an_index_fetches_and_is_kept_nowhere(machine
     machine.sifmod("sync", NAME, str(lock), "--no-index", "--find-links", str(machine.wheels)).ok()
 
 
+@pytest.mark.parametrize("form", [LOGIN, "s3cret%2Dof%2Dindex", ENCODED])
+def test_a_login_in_the_path_of_a_link_is_refused(machine: Machine, index: Web, form: str) -> None:
+    """An index that repeats the login it got; the lock of a layer would show it to all. uv's own cache has it."""
+    env = {**ways(machine, index)["UV_INDEX_URL"], "HOME": str(machine.top / "nobody")}
+    (file,) = machine.wheels.glob("demo-1.0-*")
+    index.answers[f"/files/{form}/{file.name}"] = answer(200, file.read_bytes())
+    link = f'<a href="/files/{form}/{file.name}">{file.name}</a>'
+    index.answers["/simple/demo/"] = answer(200, link.encode(), {"Content-Type": "text/html"})
+    there = machine.listing()
+    done = machine.sifmod("add", NAME, "demo", env=env)
+    assert done.code == 2
+    assert "a link of an index contains your login for it" in done.stderr
+    assert form not in done.stderr
+    assert machine.listing() == there
+    assert holding(machine.prefix) == []
+
+
 def test_nobody_else_reads_the_signature_while_a_layer_is_made(machine: Machine, tmp_path: Path) -> None:
     """As after a kill: the server looks when the file is fetched, which is after the lock was made."""
     path = wheel(tmp_path, "alone")

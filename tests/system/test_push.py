@@ -422,6 +422,35 @@ def test_what_the_registry_has_is_not_sent(images: Images, between: Between, pus
     assert between.received - received < 1000
 
 
+@pytest.mark.parametrize("again", ["push/lost:1", "push/lost:2", "push/elsewhere:1"])
+def test_what_the_registry_has_lost_is_sent_again(
+    again: str, images: Images, shared_tmp: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    """Docker's registry remembers a blob that its store has lost; the tag names the image, another has it, or none."""
+    registry = Registry(shared_tmp / "cached", cached=True)
+    registry.start()
+    try:
+        sif = images.tiny("lost-there")
+        target = f"oras://{registry.address}/push/lost:1"
+        push(sif, target)
+        size = sif.stat().st_size
+        for _ in range(2):
+            blob = registry.storage / f"docker/registry/v2/blobs/sha256/{sha256(sif)[:2]}/{sha256(sif)}/data"
+            blob.unlink()
+            assert int(str(push(sif, f"oras://{registry.address}/{again}")["sent"])) >= size
+            assert fetched(f"oras://{registry.address}/{again}", "--force").read_bytes() == sif.read_bytes()
+    finally:
+        registry.stop()
+
+
+def test_a_registry_that_never_gives_a_blob(images: Images, between: Between, push: Push) -> None:
+    sif = images.tiny("never-given")
+    push(sif, f"oras://{between.address}/push/never:1")
+    between.refuse = lambda method, path: 404 if method == "GET" and path.endswith(sha256(sif)) else 0
+    said = push(sif, f"oras://{between.address}/push/never:2", code=10)
+    assert "does not have it" in str(said)
+
+
 def test_a_full_registry(large: Path, tmp_path: Path, push: Push) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-full"
     outside.mkdir()

@@ -13,11 +13,12 @@ from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.git_tree import GitSource
 from sifmod.image.packages.request import LOCK_AGAIN
-from sifmod.image.packages.uv_settings import toml_value
+from sifmod.image.packages.uv_settings import has_own_login, toml_value
 
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
 _QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)[?#][^"]*')
+_URL = re.compile(r'\b(?:url|index)"? = "([^"]*)"')
 _SHOWN = 300  # characters of a reason, which may repeat the text
 _RELEASES = 64  # more than any X.Y of Python has had
 _VERSIONLESS = frozenset({"vcs", "directory", "archive"})
@@ -82,8 +83,17 @@ def repositories(lock: str) -> dict[str, GitSource]:
 
 
 def without_queries(lock: str) -> str:
-    """A lock without the queries and fragments of an index's URLs: maybe signatures. URLs that a user typed stay."""
-    return _CHOSEN.sub(lambda line: _QUERY.sub(r"\1", line[0]), lock)
+    """A lock without the queries and fragments of an index's URLs: maybe signatures. URLs that a user typed stay.
+
+    Raises OptionError if the path of one contains a login of this user.
+    """
+    kept = _CHOSEN.sub(lambda line: _QUERY.sub(r"\1", line[0]), lock)
+    if any(map(has_own_login, _URL.findall(kept))):
+        raise OptionError(
+            "a link of an index contains your login for it, which would be stored where other users can read it",
+            "ask the index for links without it; or download the files, and name their directory with --find-links",
+        )
+    return kept
 
 
 def blocks(lock: str) -> list[str]:

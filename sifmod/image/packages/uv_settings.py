@@ -42,6 +42,7 @@ _TOP = _KEYS | {
 _NAME = "uv.toml"
 _LOGIN = re.compile(r"//([^/?#\n]*)@")
 _SHORTEST = 4  # characters of a part of a login that is no word of a message
+_SHORTEST_IN_LINK = 8  # of one that is no word of a file's name
 _FIND_LINKS = "UV_FIND_LINKS"
 
 
@@ -96,16 +97,26 @@ def write_private(path: Path, text: str) -> None:
 
 def without_own_logins(output: bytes) -> bytes:
     """Output of uv without the logins in its settings, which an index may repeat."""
+    for part in sorted(_parts_of_logins(), key=len, reverse=True):
+        if len(part) >= _SHORTEST:
+            output = output.replace(os.fsencode(part), b"...")
+    return output
+
+
+def has_own_login(url: str) -> bool:
+    """Whether an index has put a login of uv's settings into a link; a short password may be a word of it."""
+    ways = (url, unquote(url))
+    return any(len(part) >= _SHORTEST_IN_LINK and any(part in way for way in ways) for part in _parts_of_logins())
+
+
+def _parts_of_logins() -> set[str]:
     parts = set[str]()
     for login in _own_logins():
         password = login.partition(":")[2]
         encoded = base64.b64encode(login.encode(errors="surrogateescape")).decode().rstrip("=")
         # uv takes a login with a blank or a comma for several
         parts |= {*re.split(r"[\s,]+", login), password, quote(password, safe="", errors="surrogateescape"), encoded}
-    for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= _SHORTEST:
-            output = output.replace(os.fsencode(part), b"...")
-    return output
+    return parts
 
 
 def _own_logins() -> Iterator[str]:

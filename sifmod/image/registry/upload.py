@@ -16,7 +16,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.index import ACCEPTED
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import RequestSpec, read_beginning
-from sifmod.image.registry.network import SLOWEST, Attempts, RetryPolicy, TransientError
+from sifmod.image.registry.network import BROKEN, SLOWEST, Attempts, RetryPolicy, TransientError
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.url import Url
@@ -41,9 +41,30 @@ class Blob:
 
 
 def has_blob(repository: Repository, blob: Descriptor) -> bool:
-    """Whether the repository has the blob. Raises FetchError."""
+    """Whether the repository says that it has the blob. Raises FetchError."""
     with repository.get(f"blobs/{blob.digest}", RequestSpec("HEAD", good=(200, 404)))({}) as response:
         return response.status_code == 200
+
+
+def _gives_blob(repository: Repository, blob: Descriptor) -> bool:
+    """Whether the repository sends the last byte of a blob that it says it has. Raises FetchError.
+
+    Docker's registry keeps what it had in a cache, and answers a HEAD and a mount from that after a blob was lost.
+    """
+    last = {"Range": f"bytes={blob.size - 1}-"} if blob.size else {}
+    asked = RequestSpec(good=(200, 206, 404, 416))
+    with repository.get(f"blobs/{blob.digest}", asked)(last) as response:
+        size = str(blob.size)
+        if response.status_code == 206:
+            return response.headers.get("Content-Range", "").endswith((f"/{size}", "/*")) and bool(_byte(response))
+        whole = response.status_code == 200 and response.headers.get("Content-Length", size) == size
+        return whole and (not blob.size or bool(_byte(response)))
+
+
+def _byte(response: requests.Response) -> bytes:
+    with suppress(*BROKEN):
+        return response.raw.read(1) or b""
+    return b""
 
 
 def upload(repository: Repository, blob: Blob, report: Callable[[int], None]) -> int:
@@ -76,6 +97,7 @@ class _Upload:
         self._location: Url | None = None
         self._chunk = _CHUNK
         self._least = 0
+        self._doubted = False  # whether the registry did not give what it said it has
         self.offset = 0
         self.sent = 0
         self.answered = False
@@ -83,7 +105,7 @@ class _Upload:
     def run(self) -> None:
         """Send the missing bytes. Raises TransientError if another call may succeed, else FetchError."""
         digest, size = self._blob.descriptor.digest, self._blob.descriptor.size
-        if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
+        if (self._is_there() and self._is_given()) or not (self._resumed() or self._begun()):
             self._report(size)
             return
         while (before := self.offset) < size:
@@ -100,12 +122,23 @@ class _Upload:
             self._place().asking(f"digest={digest}"), RequestSpec("PUT", good=(201, 204), seconds=_COMMIT)
         )(_BYTES):
             pass
-        if not has_blob(self._repository, self._blob.descriptor):
-            raise TransientError(f"{self._repository.place.host} accepted {digest}, but does not have it")
+        without = f"{self._repository.place.host} accepted {digest}, but does not have it"
+        if not self._is_there():
+            raise TransientError(without)
+        if self._doubted and not self._is_given():
+            raise FetchError(without, "the registry has lost it, or another server between answers: try again later")
 
     def take_less(self) -> None:
         """Send smaller parts from now on, if the registry accepts them."""
         self._chunk = max(self._least, min(self._chunk, _SMALLER))
+
+    def _is_there(self) -> bool:
+        return has_blob(self._repository, self._blob.descriptor)
+
+    def _is_given(self) -> bool:
+        given = _gives_blob(self._repository, self._blob.descriptor)
+        self._doubted = self._doubted or not given
+        return given
 
     def _begun(self) -> bool:
         """Start the upload; False if the registry has mounted the blob instead."""
@@ -115,7 +148,11 @@ class _Upload:
                 mount = f"blobs/uploads/?mount={digest}&from={self._blob.mount}"
                 with self._repository.get(mount, RequestSpec("POST", good=(201, 202)))({}) as response:
                     self._heard(response)
-                    return response.status_code == 202
+                    mounted = response.status_code == 201
+                if not mounted:
+                    return True
+                if self._is_given():
+                    return False
         with self._repository.get("blobs/uploads/", RequestSpec("POST", good=(202,)))({}) as response:
             self._heard(response)
             least = response.headers.get("OCI-Chunk-Min-Length", "")
