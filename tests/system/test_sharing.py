@@ -545,3 +545,24 @@ def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
         assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
         assert path.lstat().st_gid == 0
     assert not list(project.rglob("marks"))
+
+
+def test_a_directory_that_a_member_made_and_closed_is_in_nobodys_way(machine: Machine) -> None:
+    """It holds no module, stays its user's, and even root's repair of the modes does not open it."""
+    machine.ok("ann", *machine.install("a"))
+    own = [machine.prefix / place / "private" for place in ("software", "modules", "user-software")]
+    for directory in own:
+        directory.mkdir(mode=0o700)
+        os.chown(directory, UID + 1, -1)
+        directory.chmod(0o700)
+        if directory.parent.name == "modules":
+            directory.rename(directory.with_name("another"))
+    for words in (("list",), ("verify",), ("gc", "--yes", "--ignore-jobs"), machine.install("b"), ("show", "Tiny/1.0")):
+        machine.ok("ann", *words)
+    assert machine.victim.run(("verify", "--repair-modes"), who=(0, 0, 0o077)).code == 0
+    own[1] = machine.prefix / "modules/another"
+    assert [(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode) & 0o777) for path in own] == [(UID + 1, 0o700)] * 3
+    (machine.prefix / "software/Tiny").chmod(0o700)
+    os.chown(machine.prefix / "software/Tiny", UID + 1, -1)
+    refused = machine.run("ann", "list")  # it has a module
+    assert (refused.code, f"{machine.prefix}/software/Tiny: Permission denied" in refused.stderr) == (25, True)
