@@ -55,10 +55,12 @@ def sharing_warnings(site: Site) -> Iterator[str]:
             f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
             f"{expected}: `sifmod verify --repair-modes` by its owner corrects it"
         )
-    if site.prefix.is_dir() and _closes(site.prefix, wanted.umask):
+    layout = Layout(site.prefix)
+    tops = (layout.prefix, layout.modules, layout.software, layout.images.parent, layout.images, layout.staging)
+    if place := next((place for place in (*tops, *layout.own) if _closes(place, wanted.umask)), None):
         yield (
-            f"{site.prefix} has a default access control list, which closes new files whatever `sharing` says: its "
-            f"owner can run `setfacl -R -k {shell(str(site.prefix))}`, then `sifmod verify --repair-modes`"
+            f"{place} has a default access control list, which closes new files whatever `sharing` says: its "
+            f"owner can run `setfacl -R -k {shell(str(place))}`, then `sifmod verify --repair-modes`"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):

@@ -84,9 +84,10 @@ def _check_link(place: Path, prefix: Path) -> None:
 
 
 def _make(place: Path, group: str | None) -> None:
-    """Create a cache directory if it is missing; a `group` gets it, with setgid."""
+    """Create a cache directory if it is missing, and those above it; a `group` gets them, with setgid."""
     if not place.is_dir():
-        place.mkdir(parents=True)
+        _make(place.parent, group)
+        place.mkdir()
         if group is not None:
             shutil.chown(place, group=group)
             place.chmod(place.stat().st_mode | 0o2000)

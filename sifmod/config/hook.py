@@ -75,23 +75,24 @@ def _deciding(hook: Hook) -> Iterator[str]:
     yield hook.said_in
     left = [hook.program]
     for _ in range(_SCRIPTS):
-        if left:
-            yield (path := left.pop(0))
-            left += _interpreters(path)
+        yield from left
+        left = list(dict.fromkeys(path for script in left for path in _interpreters(script)))
 
 
 def _interpreters(script: str) -> tuple[str, ...]:
-    """The path of a script's interpreter, and the one behind `env`; () for another file."""
+    """The path of a script's interpreter, and those in its arguments, as behind `env`; () for another file."""
     try:
         if not Path(script).is_file():
             return ()
         with Path(script).open("rb") as file:
-            found = re.match(rb"#!([^\n\0]+)", file.readline(256))
+            found = re.match(rb"#![ \t]*([^\s\0]+)([^\n\0]*)", file.readline(256))
     except OSError:
         return ()
-    first, *others = (os.fsdecode(found[1]).split() if found else []) or [""]
-    behind = [word for word in others if "/" in word and "=" not in word] if Path(first).name == "env" else []
-    return tuple(str(Path("/", word)) for word in (first, *behind[:1]) if word)  # hooks run in /
+    if found is None:
+        return ()
+    # `-S/a`, `--split-string=/a` and `PATH=/a:/b` name paths too
+    others = re.findall(r"""(?:\s-\w)?([^\s=:"']*/[^\s=:"']*)""", os.fsdecode(found[2]))
+    return tuple(str(Path("/", word)) for word in (os.fsdecode(found[1]), *others))  # hooks run in /
 
 
 def _writers(path: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from sifmod.errors import ViewError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.result import Arch, Described, Named, PathText, Sha256, Size, Source
 from sifmod.tree import provenance as provenances
-from sifmod.tree.durable import is_refused, names, parsed, read
+from sifmod.tree.durable import is_refused, is_there, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
@@ -238,7 +238,7 @@ def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:
     """Every module that has a live generation, and its number, sorted by name; no receipt is read."""
     found = []
     for name in filter(is_part, names(layout.software)):
-        for version in filter(is_part, names(layout.software / name)):
+        for version in filter(is_part, _versions(layout, name, "")):
             module = ModuleName(name, version)
             if (number := live_number(layout, module)) is not None:
                 found.append((module, number))
@@ -255,9 +255,19 @@ def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
     """Every module with a directory for generations, installed or not, sorted by name."""
     found = []
     for name in filter(is_part, names(layout.software)):
-        for version in filter(is_part, names(layout.software / name / ".generations")):
+        for version in filter(is_part, _versions(layout, name, ".generations")):
             found.append(ModuleName(name, version))  # noqa: PERF401 (two loops read better)
     return tuple(found)
+
+
+def _versions(layout: Layout, name: str, below: str) -> list[str]:
+    """The names in a directory of `software/NAME`; none if it is closed and no user can load a module of that name."""
+    try:
+        return names(layout.software / name / below)
+    except PermissionError:
+        if is_there(layout.modules / name):
+            raise
+        return []  # a user's own directory
 
 
 def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:

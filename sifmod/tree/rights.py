@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_bytes
 from sifmod.system import walk
-from sifmod.tree.durable import is_directory, names, opened, read
+from sifmod.tree.durable import is_directory, is_there, names, opened, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE
@@ -122,7 +122,7 @@ def own_paths(layout: Layout) -> set[Path]:
         image = layout.image(sha256)
         found |= {image, image.with_suffix(".json"), layout.inventory(sha256)}
     for place in (layout.modules, layout.software, layout.prefix / "user-software"):
-        found |= {place, *(path for path in _inside(place) if is_directory(path))}
+        found |= {place, *(path for path in _inside(place) if is_directory(path) and _of_modules(layout, path.name))}
     modulercs = (path / name for path in _inside(layout.modules) for name in (LUA, TCL))
     found.update(file for file in modulercs if _holds(file, is_ours))
     for place in (place for name in _inside(layout.software) for place in _inside(name / ".generations")):
@@ -141,6 +141,14 @@ def _inside(place: Path) -> list[Path]:
     with suppress(PermissionError):
         return [place / name for name in names(place)]
     return []
+
+
+def _of_modules(layout: Layout, name: str) -> bool:
+    """Whether a directory of this name is sifmod's and not one that a user made: modules have the name, or had it."""
+    try:
+        return is_there(layout.software / name / ".generations") or is_there(layout.lives(name))
+    except PermissionError:
+        return is_there(layout.modules / name)
 
 
 def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:

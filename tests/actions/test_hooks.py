@@ -159,14 +159,25 @@ def test_what_others_may_write_is_not_run(
     assert not (tmp_path / "told").exists()
 
 
-@pytest.mark.parametrize("way", ["direct", "deep", "env"])
+LINES = {
+    "direct": "{}",
+    "deep": "SCRIPT",
+    "env": "/usr/bin/env -S {} -u",
+    "env in one word": "/usr/bin/env -S{} -u",
+    "env by its long option": "/usr/bin/env --split-string={} -u",
+    "env with variables": "/usr/bin/env -S A=/bin B=/etc C=/lib D=/sbin E=/usr {}",
+    "another program": "/usr/bin/nice {}",
+}
+
+
+@pytest.mark.parametrize("way", LINES)
 def test_an_interpreter_that_others_may_write_is_not_run(
     way: str, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = tmp_path / "ran"
     interpreter = write(tmp_path / "python", f"#!/bin/sh\ntouch '{ran}'\n")
     script = write(tmp_path / "script", f"#! {interpreter} -u\n")
-    line = {"direct": interpreter, "deep": script, "env": f"/usr/bin/env -S {interpreter} -u"}[way]
+    line = LINES[way].replace("SCRIPT", str(script)).format(interpreter)
     program = write(tmp_path / "program", f"#!{line}\n")
     write(tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_install: [{program}]}}\n")
     for file in (program, script, interpreter):

@@ -90,6 +90,18 @@ def test_a_default_list_that_closes_new_files_is_told(
     assert bool(~(site.prefix / "new").stat().st_mode & 0o055) == told
 
 
+@pytest.mark.parametrize("place", ["modules", "software", "images", "images/sha256", ".staging", ".locks", "life"])
+def test_such_a_list_of_a_directory_below_is_told(site: Site, place: str) -> None:
+    site.prefix.chmod(0o755)
+    below = site.prefix / place
+    below.mkdir(parents=True)
+    assert not any("default access" in text for text in sharing_warnings(site))
+    packed = b"".join(struct.pack("<HHI", tag, may, 0xFFFFFFFF) for tag, may in ((0x01, 7), (0x04, 5), (0x20, 0)))
+    os.setxattr(below, "system.posix_acl_default", struct.pack("<I", 2) + packed)
+    (told,) = [text for text in sharing_warnings(site) if "default access" in text]
+    assert f"`setfacl -R -k {below}`" in told
+
+
 def test_what_such_a_list_has_closed_is_told_and_repaired(site: Site) -> None:
     """The mode shows the mask of the list in the place of what the group may do."""
     closed = site.prefix / "software"

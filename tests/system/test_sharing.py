@@ -312,10 +312,11 @@ def test_a_closed_directory_of_an_owner_stays_the_owners(machine: Machine, who: 
     assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (UID + 1, 0o700)
 
 
-def test_the_spider_cache_is_each_members(machine: Machine) -> None:
+@pytest.mark.parametrize("stamps", ["made/stamps", "made"])
+def test_the_spider_cache_is_each_members(machine: Machine, stamps: str) -> None:
     """Lmod's program gives its files 0644 and copies over the one before, which is another member's."""
     site = machine.place.directory
-    cache, stamp = site / "made" / "cache", site / "made" / "stamps" / "stamp"
+    cache, stamp = site / "made" / "cache", site / stamps / "stamp"
     settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
     text = f"spider_cache: {{directory: {cache}, timestamp: {stamp}}}\n"
     settings.write_text(settings.read_text() + text)
@@ -327,7 +328,7 @@ def test_the_spider_cache_is_each_members(machine: Machine) -> None:
             assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
             there = {path.name for path in cache.iterdir()}
             assert {"spiderT.lua"} <= there <= {"spiderT.lua", "spiderT.luac_5.3"}
-            assert os.listdir(stamp.parent) == ["stamp"]
+            assert set(os.listdir(stamp.parent)) - {"cache"} == {"stamp"}
             assert stamp.stat().st_mtime_ns <= (cache / "spiderT.lua").stat().st_mtime_ns
             assert (cache / "spiderT.lua").stat().st_uid == USERS[who][0]
         assert all(path.stat().st_gid == getgrnam(GROUP).gr_gid for path in (cache, stamp.parent))
@@ -545,3 +546,24 @@ def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
         assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
         assert path.lstat().st_gid == 0
     assert not list(project.rglob("marks"))
+
+
+def test_a_directory_that_a_member_made_and_closed_is_in_nobodys_way(machine: Machine) -> None:
+    """It holds no module, stays its user's, and even root's repair of the modes does not open it."""
+    machine.ok("ann", *machine.install("a"))
+    own = [machine.prefix / place / "private" for place in ("software", "modules", "user-software")]
+    for directory in own:
+        directory.mkdir(mode=0o700)
+        os.chown(directory, UID + 1, -1)
+        directory.chmod(0o700)
+        if directory.parent.name == "modules":
+            directory.rename(directory.with_name("another"))
+    for words in (("list",), ("verify",), ("gc", "--yes", "--ignore-jobs"), machine.install("b"), ("show", "Tiny/1.0")):
+        machine.ok("ann", *words)
+    assert machine.victim.run(("verify", "--repair-modes"), who=(0, 0, 0o077)).code == 0
+    own[1] = machine.prefix / "modules/another"
+    assert [(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode) & 0o777) for path in own] == [(UID + 1, 0o700)] * 3
+    (machine.prefix / "software/Tiny").chmod(0o700)
+    os.chown(machine.prefix / "software/Tiny", UID + 1, -1)
+    refused = machine.run("ann", "list")  # it has a module
+    assert (refused.code, f"{machine.prefix}/software/Tiny: Permission denied" in refused.stderr) == (25, True)
