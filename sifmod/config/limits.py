@@ -38,9 +38,9 @@ class Limits(Model):
     lock_values: Count = 200_000
     """Texts in a lock of packages (names, versions, addresses, digests); objects and lists in a lock of modules."""
     uv_memory: Size = 2 << 30
-    """Bytes of memory that uv takes, which holds the pages of a package index."""
+    """Bytes of memory that git takes, and uv, which holds the pages of a package index."""
     package_size: Size = 8 << 30
-    """Bytes of each file that uv writes: a wheel, or a file in it."""
+    """Bytes of each file that uv writes (a wheel, or a file in it), or of a git repository with its checkout."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10
@@ -52,7 +52,7 @@ class Limits(Model):
     bundle_size: Size = 256 << 20
     """Bytes of all files in a bundle, except images and wheels."""
     build_files: Count = 200_000
-    """Files of a recipe, or of the context of a Dockerfile."""
+    """Files of a recipe, of the context of a Dockerfile, or of a git repository."""
     build_text_size: Size = 1 << 20
     """Bytes of a definition file, a Dockerfile, and its .dockerignore."""
     build_rules: Count = 1000
@@ -70,7 +70,7 @@ class Limits(Model):
     image_files: Count = 2_000_000
     """Files of an image that are visited to list its packages."""
     wrappers: Count = 2000
-    """Wrappers of one module, with `wrappers: auto`."""
+    """Wrappers of one module, with `wrappers: auto`, or commands of a layer."""
     sanity_check_time: Count = 600
     """Seconds for each command of a sanity check; `sifmod test --timeout` has its own."""
 

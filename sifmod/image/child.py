@@ -101,16 +101,18 @@ def run_child(
     kept: int = _KEPT,
     whole: bool = False,
     most: Most = NO_LIMIT,
+    too_much: Callable[[], object] = bool,
 ) -> Ended:
     """Run `args` to the end, with empty input; after `limit` seconds it is ended, with exit code LATE.
 
-    `whole`: also end other processes in its group afterwards.
+    `whole`: also end other processes in its group afterwards. Once `too_much`, which is called often, returns
+    something true, the group is ended, with exit code HEAVY.
 
     The result has the last `kept` bytes of the output, at most 32 MiB. The output is in memory, so that a full disk
     cannot lose it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before
     the exception propagates. Raises FileNotFoundError if this user cannot execute the path `args[0]`.
     """
-    with _group(args, cwd, env, most=most) as (process, log, heavy):
+    with _group(args, cwd, env, most=most, too_much=too_much) as (process, log, heavy):
         late = False
         try:
             code = process.wait(limit)
@@ -166,7 +168,12 @@ def serving(
 
 @contextmanager
 def _group(
-    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL, most: Most = NO_LIMIT
+    args: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    most: Most = NO_LIMIT,
+    too_much: Callable[[], object] = bool,
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int, threading.Event]]:
     """A child in its own process group, with a watchdog, the descriptor of its output, and whether it took too much.
 
@@ -188,7 +195,7 @@ def _group(
                     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
                     size = most.file_size if hard < 0 else min(most.file_size, hard)
                     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
-                with _bounded(log, process.pid, most.memory) as heavy:
+                with _bounded(log, process.pid, most.memory, too_much) as heavy:
                     yield process, log, heavy
             except BaseException:
                 _end(process)
@@ -200,10 +207,10 @@ def _group(
 
 
 @contextmanager
-def _bounded(log: int, child: int, memory: int) -> Iterator[threading.Event]:
+def _bounded(log: int, child: int, memory: int, too_much: Callable[[], object]) -> Iterator[threading.Event]:
     """Keep about the last _MOST bytes of the output `log` in memory: a child may write gigabytes.
 
-    Also end a child that takes more than `memory`, if that is not 0, and set the event then.
+    Also end the group of a child that takes over `memory` (if not 0), or once it is `too_much`; set the event then.
     """
     over, heavy = threading.Event(), threading.Event()
     own = os.dup(log)  # a signal may end the wait for the thread, and then `log` is closed before the thread ends
@@ -211,10 +218,10 @@ def _bounded(log: int, child: int, memory: int) -> Iterator[threading.Event]:
     def watch() -> None:
         begin = 0
         while not over.wait(_OFTEN):
-            if memory and _resident(child) > memory:
+            if (memory and _resident(child) > memory) or too_much():
                 heavy.set()
                 with suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
+                    os.killpg(child, signal.SIGKILL)
             end = (os.fstat(own).st_size - _MOST) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
             if end - begin >= _MOST:
                 with suppress(OSError), mmap.mmap(own, end - begin, offset=begin) as old:

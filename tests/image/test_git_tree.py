@@ -1,11 +1,15 @@
 """What is told of a git server that refuses."""
 
 import base64
+import os
 import socket
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sifmod.config.limits import Limits, use_limits
 from sifmod.errors import FetchError
 from sifmod.image.packages import git_tree
 from sifmod.image.packages.git_tree import Checkouts, git_source
@@ -61,3 +65,43 @@ def test_a_git_server_that_falls_silent_is_given_up(tmp_path: Path, monkeypatch:
         assert source is not None
         with pytest.raises(FetchError, match=r"Operation too slow|timed out"):
             Checkouts(tmp_path / "trees").take(source)
+
+
+def bomb(directory: Path, depth: int) -> str:
+    """The URL of a repository of some kilobytes whose checkout has 10 ** depth files of 50 kB."""
+
+    def git(*words: str, given: str = "") -> str:
+        who = {f"GIT_{role}_{key}": "a" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+        done = subprocess.run(("git", *words), cwd=directory, env={**os.environ, **who}, input=given, **TEXT)
+        return str(done.stdout).strip()
+
+    directory.mkdir()
+    git("init", "--quiet")
+    entry = f"100644 blob {git('hash-object', '-w', '--stdin', given='x' * 50_000)}"
+    for _ in range(depth):
+        entry = "040000 tree " + git("mktree", given="".join(f"{entry}\t{name}\n" for name in range(10)))
+    git("update-ref", "HEAD", git("commit-tree", entry.split()[-1], "-m", "bomb"))
+    return f"git+file://{directory}"
+
+
+TEXT: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "check": True}
+
+
+@pytest.mark.usefixtures("own_home")
+@pytest.mark.parametrize(
+    ("depth", "lowered", "said"),
+    [
+        (4, Limits(build_files=3000), r"has more files than 3000 \(`limits: \{build_files: N\}`"),
+        (4, Limits(package_size=100 << 20), r"has more bytes than 104857600 \(`limits: \{package_size: N\}`"),
+        (8, Limits(uv_memory=50 << 20), r"git took more bytes of memory than 52428800 \(`limits: \{uv_memory: N\}`"),
+    ],
+)
+def test_a_repository_without_an_end_is_given_up(tmp_path: Path, depth: int, lowered: Limits, said: str) -> None:
+    source = git_source(bomb(tmp_path / "bomb", depth))
+    assert source is not None
+    use_limits(lowered)
+    try:
+        with pytest.raises(FetchError, match=said):
+            Checkouts(tmp_path / "trees").take(source)
+    finally:
+        use_limits(Limits())

@@ -101,6 +101,15 @@ def test_a_wheel_that_is_a_thousand_directories_deep(machine: Machine, how: tupl
     remove_directory(machine.top / "uv")  # where uv has unpacked it, too
 
 
+def test_a_wheel_of_thousands_of_commands(machine: Machine) -> None:
+    said = "[console_scripts]\n" + "".join(f"many-{number} = many:main\n" for number in range(2001))
+    wheel(machine.wheels, "many", files={"many-1.0.dist-info/entry_points.txt": said})
+    before = machine.listing()
+    refused = machine.add("many", "--no-import")
+    assert (refused.code, machine.listing()) == (InstallError.exit_code, before), refused.stderr
+    assert "the packages have 2001 commands, more than 2000 (`limits: {wrappers: N}`" in refused.stderr
+
+
 def test_an_import_leaves_nothing_and_ends(machine: Machine) -> None:
     wheel(machine.wheels, "good", requires=("helper",), files={"good/__init__.py": GOOD, "good.pth": ""})
     wheel(machine.wheels, "endless", files={"endless/__init__.py": "while True: pass"})

@@ -11,6 +11,7 @@ from pathlib import Path
 from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer_commands import is_command, write_commands
+from sifmod.config.limits import bound, limits
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
@@ -146,10 +147,16 @@ def _forget(left: Path) -> None:
 
 
 def _commands(tree: Path) -> list[str]:
-    """The layer's commands for the host, except those that would hide a host command."""
+    """The layer's commands for the host, except those that would hide a host command.
+
+    Raises InstallError beyond the limit: each becomes a file in the tree.
+    """
     programs = sorted((tree / "bin").iterdir()) if (tree / "bin").is_dir() else []
     runnable = (program for program in programs if program.is_file() and os.access(program, os.X_OK))
-    return [program.name for program in runnable if is_command(program.name)]
+    found = [program.name for program in runnable if is_command(program.name)]
+    if len(found) > limits().wrappers:
+        raise InstallError(f"the packages have {len(found)} commands, more than {bound('wrappers')}")
+    return found
 
 
 _START = '''"""Puts a layer in front of the image's own packages, for the one Python that it was made for."""

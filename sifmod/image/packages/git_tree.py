@@ -3,19 +3,24 @@
 import os
 import re
 import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
 
+from sifmod.config.limits import bound, limits
 from sifmod.config.redact import without_logins
 from sifmod.errors import FetchError, OptionError
-from sifmod.image.child import Ended, run_child
-from sifmod.system import remove_directory
+from sifmod.image.child import HEAVY, NO_LIMIT, Ended, Most, run_child
+from sifmod.system import remove_directory, walk
 
 _URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # what a server says, which may repeat a login that git has from a helper
 _OF_SERVER = re.compile(r"(?m)^remote: .*\n?|(?s:(?<=remote error): .*)")
+_BETWEEN = 1.0  # seconds between two looks at the size of a clone
 _SILENCE = "300"  # seconds, which a server may need for a large repository
 # variables that select another repository
 _OF_ANOTHER = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
@@ -116,7 +121,12 @@ class Checkouts:
         return ""
 
     def _git(self, asked: GitSource, *words: str) -> None:
-        ended = _run(self.directory, *words)
+        size = _Size(self.directory / "clone")
+        ended = _run(self.directory, *words, size=size, most=Most(limits().uv_memory))
+        if beyond := size.measure():
+            raise FetchError(f"{without_logins(asked.url)} has more {beyond}")
+        if ended.code == HEAVY:
+            raise FetchError(f"git took more bytes of memory than {bound('uv_memory')} for {without_logins(asked.url)}")
         if ended.code != 0:
             what = f"{asked.url}{f' at {asked.commit or asked.revision}' if asked.commit or asked.revision else ''}"
             said = "\n".join(_OF_SERVER.sub("", "\n".join(ended.lines)).splitlines()[-4:])
@@ -127,7 +137,39 @@ class Checkouts:
             )
 
 
-def _run(directory: Path, *words: str) -> Ended:
+@dataclass
+class _Size:
+    """The size of a clone that git is writing: a small repository may have a checkout without an end."""
+
+    clone: Path
+    next: float = 0.0
+
+    def __call__(self) -> str:
+        """What exceeds its limit, looked at from time to time: a look takes longer with each file."""
+        began = time.monotonic()
+        if began < self.next:
+            return ""
+        found = self.measure()
+        self.next = time.monotonic() + max(_BETWEEN, 5 * (time.monotonic() - began))
+        return found
+
+    def measure(self) -> str:
+        """What exceeds its limit; "" for nothing."""
+        count = size = 0
+        for place, _, names in walk(self.clone):
+            for name in names:
+                count += 1
+                with suppress(OSError):  # git removes its temporary files
+                    size += os.lstat(f"{place}/{name}").st_blocks * 512
+            count += 1
+            if count > limits().build_files:
+                return f"files than {bound('build_files')}"
+            if size > limits().package_size:
+                return f"bytes than {bound('package_size')}"
+        return ""
+
+
+def _run(directory: Path, *words: str, size: Callable[[], object] = bool, most: Most = NO_LIMIT) -> Ended:
     program = shutil.which("git")
     if program is None:
         raise OptionError("a package is in a git repository, but this machine has no git", "load a module with git")
@@ -135,4 +177,4 @@ def _run(directory: Path, *words: str) -> Ended:
     ssh = f"ssh -o BatchMode=yes -o ConnectTimeout={_SILENCE} -o ServerAliveInterval={_SILENCE}"
     given_up = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": _SILENCE, "GIT_SSH_COMMAND": ssh}
     silent = {**given_up, **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
-    return run_child((program, *words), cwd=directory, env=silent)
+    return run_child((program, *words), cwd=directory, env=silent, most=most, too_much=size)

@@ -15,11 +15,16 @@ refuse() {
   exit "$1"
 }
 
+# empty: removes what a run has written into the directory that this script is in.
+empty() {
+  if [ -d new ]; then chmod -R u+rwX new; fi
+  rm -rf new writer
+}
+
 # drop: removes unfinished files.
 drop() {
   if [ -n "$inside" ]; then
-    if [ -d new ]; then chmod -R u+rwX new; fi
-    rm -rf new
+    empty
     cd /
   fi
   if [ -n "$part" ] && [ -O "$part" ]; then rmdir "$part"; fi
@@ -42,16 +47,32 @@ trap 'stop HUP' HUP
 trap 'stop INT' INT
 trap 'stop TERM' TERM
 
+# this_machine: its name, and where its process ids count.
+this_machine() {
+  printf '%s %s' "$(uname -n)" "$(readlink /proc/self/ns/pid)"
+}
+
+# cleared PART: removes what a run of this user's that was killed on this machine has left; fails for any other.
+cleared() {
+  (
+    cd -P "$1" && [ -O . ] && [ "$(pwd -P)" = "$1" ] && { read -r number machine && [ "$machine" = "$(this_machine)" ]; } <writer &&
+      ! kill -0 "$number" && empty
+  ) 2>/dev/null && rmdir "$1"
+}
+
 # begin PLACE: creates `part` and enters it; users who can write beside the place cannot write there, nor redirect what is
-# written by a link. Reports files of a killed run, which look like those of a running one.
+# written by a link. Removes files of this user's killed runs, and reports those that may be a running one's.
 begin() {
   for left in "$1".part-*; do
-    if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
+    if [ -e "$left" ] && ! cleared "$left"; then
+      printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2
+    fi
   done
   # the name is known before the directory exists, so that a signal leaves none; mkdir refuses an existing name
   if part=$(mktemp -u "$1.part-XXXXXXXX") && mkdir -m 700 "$part" && cd -P "$part" && [ -O . ] &&
     [ "$(pwd -P)" = "$part" ]; then
     inside=yes
+    printf '%s %s\n' "$$" "$(this_machine)" >writer || refuse 4 "$part/writer could not be written" 'is the disk full?'
   else
     refuse 4 "no directory could be made beside $1" 'the message of mktemp is above'
   fi
