@@ -50,7 +50,9 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
         if installation.image is None or link.path != installation.image.filename:
             findings += of_link(root / link.path, link.target)
     if installation.image:
-        findings += _image(installation.root, installation.image) or _inventory(layout, installation.image.sha256)
+        copies = installation.provenance.image.directories
+        found = _image(Path(installation.root), installation.image, copies)
+        findings += found or _inventory(layout, installation.image.sha256)
         for layer in layers:
             if layer.module == installation.module and layer.image in ("", installation.image.sha256):
                 findings += verify_layer(layer)
@@ -81,23 +83,29 @@ def _inventory(layout: Layout, sha256: str) -> list[Finding]:
     ]
 
 
-def _image(root: str, image: ImageRecord) -> list[Finding]:
-    link = Path(root, image.filename)
-    expected = f"sha256:{image.sha256}"
-    if not os.path.lexists(link):
-        # As on LUMI: a user who removes the link wants the site's copy instead.
-        return [Finding("released", str(link), f"a link to {image.path}", "nothing")]
+def _image(root: Path, image: ImageRecord, directories: Iterable[str]) -> list[Finding]:
+    """The findings about the image that a load takes: the link's, or without a link a copy in `directories`."""
+    link, expected = root / image.filename, f"sha256:{image.sha256}"
+    copies = (copy for directory in directories if (copy := Path(directory, image.filename)).is_file())
+    taken = link if os.path.lexists(link) else next(copies, None)
+    if taken is None:
+        return [Finding("missing", str(link), f"a link to {image.path}", "nothing, and no copy of the site")]
+    path = image.path if taken == link else str(taken)
     try:
-        size = link.stat().st_size
+        size = taken.stat().st_size
         if size != image.size:
-            return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
-        found = f"sha256:{sha256_file(link)}"
+            return [Finding("changed", path, f"{image.size} bytes", f"{size} bytes")]
+        found = f"sha256:{sha256_file(taken)}"
     except FileNotFoundError:
         gone = "nothing: it was removed there; `sifmod install` of the easyconfig fetches it again"
-        return [Finding("missing", image.path, expected, gone if image.link == "reference" else "nothing")]
+        return [Finding("missing", path, expected, gone if image.link == "reference" else "nothing")]
     except OSError as error:
-        return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
-    return [] if found == expected else [Finding("changed", image.path, expected, found)]
+        return [Finding("unreadable", path, expected, os.strerror(error.errno or 0))]
+    if found != expected:
+        return [Finding("changed", path, expected, found)]
+    if taken != link:  # as on LUMI: a user who removes the link wants the site's copy instead
+        return [Finding("released", str(link), f"a link to {image.path}", f"nothing, and the site's copy {taken}")]
+    return []
 
 
 @dataclass(frozen=True)

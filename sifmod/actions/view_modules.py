@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sifmod.actions.start import installed, is_readable
 from sifmod.config.name import ModuleName
+from sifmod.config.version import version_key
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life
+from sifmod.tree.life import read_life, today
 from sifmod.tree.receipt import Installation, live_modules, matches
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ def loaded_by(
     views, wanted = {view.module}, deque(view.modules)
     while wanted:
         name = wanted.popleft()
-        there = sorted(module for module in modules if matches(name, str(module)))
+        there = [module for module in modules if matches(name, str(module))]
         if not there:
             missing.append(name)
             continue
-        default = (one for one in there if one.version == read_life(modules[one], one.name).default)
-        module = there[0] if str(there[0]) == name else next(default, there[-1])
+        module = max(there, key=lambda one: _preference(one, name, modules[one]))
         one = installed(modules[module], module)
         if one.image:
             found[module] = one
@@ -43,6 +43,14 @@ def loaded_by(
             views.add(module)
             wanted.extend(one.modules)
     return tuple(found.values()), tuple(missing)
+
+
+def _preference(module: ModuleName, name: str, layout: Layout) -> tuple[object, ...]:
+    """The sort key of modules that `name` may mean: a module system loads the greatest."""
+    life = read_life(layout, module.name)
+    one = life.of(module.version)
+    shown = not (one.hidden or one.retired or (one.refused_from and one.refused_from <= today()))
+    return str(module) == name, shown, life.default == module.version, version_key(module.version), module
 
 
 def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -152,6 +152,22 @@ def test_a_catalogue_of_others_names_no_file_that_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "pages/Gone").exists()
 
 
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path, *, earlier: bool) -> None:
+    """Nor is it once its name is a module's: the catalogue removes and replaces its own pages alone."""
+    if earlier:
+        write_catalogue(catalogue("x", (PLAIN,)), tmp_path)
+    own = tmp_path / ("pages/Evil/index.md" if earlier else "feed.xml")
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("mine")
+    before = disk_state(tmp_path)
+    with pytest.raises(OptionError, match=f"{own} is no page of the catalogue, and was not replaced"):
+        write_catalogue(catalogue("x", ALL), tmp_path)
+    assert disk_state(tmp_path) == before
+    own.unlink()
+    assert write_catalogue(catalogue("x", ALL), tmp_path)
+
+
 @pytest.mark.parametrize("name", ["index.html", "pages/index.md", "catalogue.json"])
 def test_what_is_no_catalogues_is_left_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / "pages").mkdir()

@@ -2,6 +2,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -115,16 +116,27 @@ def test_a_damaged_image_is_found(
     assert finding.found.startswith(found)
 
 
-def test_a_removed_image_link_and_an_added_file_are_told_and_no_fault(
-    layout: Layout, installation: Installation
+def test_without_the_images_link_the_copy_that_a_load_takes_is_hashed(
+    layout: Layout, installation: Installation, tmp_path: Path
 ) -> None:
-    Path(installation.root, "tiny.sif").unlink()
+    """As on LUMI, the site's copy is no fault; another image in its place is one, and so is nothing."""
+    link, image = Path(installation.root, "tiny.sif"), Path(installation.required_image.path)
+    link.unlink()
     Path(installation.root, "notes").write_text("x")
-    findings = verify(layout, installation)
-    assert [(finding.kind, finding.path, finding.fault) for finding in findings] == [
-        ("released", f"{installation.root}/tiny.sif", False),
-        ("added", f"{installation.root}/notes", False),
-    ]
+    copy = tmp_path / "central" / "tiny.sif"
+    copy.parent.mkdir()
+    choice = installation.provenance.image._replace(directories=(str(tmp_path / "none"), str(copy.parent)))
+    there = replace(installation, provenance=installation.provenance._replace(image=choice))
+    added = ("added", f"{installation.root}/notes", "nothing", "a file")
+    none = ("missing", str(link), f"a link to {image}", "nothing, and no copy of the site")
+    assert verify(layout, installation) == verify(layout, there) == (none, added)
+    shutil.copyfile(image, copy)
+    released = ("released", str(link), f"a link to {image}", f"nothing, and the site's copy {copy}")
+    assert verify(layout, there) == (released, added)
+    assert [finding.fault for finding in verify(layout, there)] == [False, False]
+    flip(copy)
+    (found, _) = verify(layout, there)
+    assert (found.kind, found.path, found.fault) == ("changed", str(copy), True)
 
 
 def test_what_is_not_installed_cannot_be_verified(layout: Layout) -> None:
@@ -177,8 +189,8 @@ def test_every_finding_says_what_was_expected_and_found(layout: Layout, installa
     assert ("changed", str(own), f"a link to {target}", "a link to /etc") in found
     assert ("missing", str(image), f"sha256:{installation.required_image.sha256}", "nothing") in found
     (root / "tiny.sif").unlink()
-    released = ("released", str(root / "tiny.sif"), f"a link to {image}", "nothing")
-    assert released in verify(layout, installation)
+    none = ("missing", str(root / "tiny.sif"), f"a link to {image}", "nothing, and no copy of the site")
+    assert none in verify(layout, installation)
 
 
 @pytest.mark.parametrize("mode", [0o555, 0o755, 0o511, 0o100])

@@ -24,7 +24,7 @@ from support.tree import LEASE, nobody
 SITE = "opt/venv/lib/python3.12/site-packages"
 DAY = 86400
 # module → its image; Tiny/1 and Other/1 have the same
-IMAGES = {"Tiny/1": "a", "Tiny/1.5": "b", "Tiny/2.0": "c", "Other/1": "a", "Third/1": "d"}
+IMAGES = {"Tiny/1": "a", "Tiny/1.5": "b", "Tiny/1.10": "b", "Tiny/2.0": "c", "Other/1": "a", "Third/1": "d"}
 
 
 @pytest.fixture
@@ -105,24 +105,27 @@ def test_the_layers_are_those_of_this_module_and_this_image(layout: Layout, capf
 
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize(
-    ("wanted", "default", "loads"),
+    ("wanted", "decided", "loads"),
     [
-        ("Tiny", "", "Tiny/2.0"),
-        ("Tiny", "Tiny/1.5", "Tiny/1.5"),
-        ("Tiny/1", "Tiny/1.5", "Tiny/1"),  # just so called, though it begins another
-        ("Tiny/2", "Tiny/1", "Tiny/2.0"),
+        ("Tiny", (), "Tiny/2.0"),
+        ("Tiny", ("default", "Tiny/1.5"), "Tiny/1.5"),
+        ("Tiny/1", ("default", "Tiny/1.5"), "Tiny/1"),  # just so called, though it begins another
+        ("Tiny/2", ("default", "Tiny/1"), "Tiny/2.0"),
+        ("Tiny", ("hide", "Tiny/2.0"), "Tiny/1.10"),
+        ("Tiny", ("retire", "Tiny/2.0"), "Tiny/1.10"),
+        ("Tiny/2.0", ("hide", "Tiny/2.0"), "Tiny/2.0"),
     ],
 )
 def test_a_view_has_what_a_load_of_it_brings(
-    wanted: str, default: str, loads: str, capfd: pytest.CaptureFixture[str]
+    wanted: str, decided: tuple[str, ...], loads: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """That of a view within it too; the date is that of the youngest image."""
     write(Path("Inner-1.yaml"), "name: Inner\nversion: '1'\nmodules: [Third/1]\n")
     write(Path("View-1.yaml"), f"name: View\nversion: '1'\nmodules: [Inner/1, {wanted}]\n")
     for name in ("Inner-1.yaml", "View-1.yaml"):
         assert run(["install", "-q", name]) == 0
-    if default:
-        assert run(["default", default]) == 0
+    if decided:
+        assert run([*decided]) == 0
     told, found = document(capfd, "View/1")
     parts = [f"{one['name']}/{one['version']}" for one in found["components"]]
     assert sorted(parts) == sorted([loads, "Third/1"])

@@ -152,9 +152,21 @@ PAGE = b"\n<!DOCTYPE html>\n<html lang=en><head><title>\n Sign in \xc3\xbc </tit
 def test_what_is_no_sif_is_named(tmp_path: Path, content: bytes, what: str) -> None:
     path = tmp_path / "x.sif"
     path.write_bytes(content)
-    assert what in message(path)
-    assert "\n" not in message(path)
+    with pytest.raises(ImageError) as caught:
+        read_sif(path, "fetched.sif")
+    assert what in caught.value.message
+    assert "\n" not in caught.value.message
+    assert what.partition(" (")[0].partition(" that")[0] in message(path)
     assert file_kind(content[:START]) != ""
+
+
+def test_a_file_of_the_users_is_not_quoted(tmp_path: Path) -> None:
+    """An easyconfig of another user may name it, and others may read where the error goes."""
+    path = tmp_path / "id_rsa"
+    for content in ("token=s3cret", '{"auth": "s3cret"}', "<html><title>s3cret</title></html>", "s3cret\x01"):
+        path.write_text(content)
+        said = message(path).removeprefix(f"{path} is not a SIF: it is ")
+        assert said in ("a text", "a JSON document", "an HTML page", "unknown data")
 
 
 def test_real_files_of_other_kinds_are_named(tmp_path: Path) -> None:

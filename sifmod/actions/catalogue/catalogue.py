@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
     before = _names_before(directory)
     if before is None:
         _check_free(directory)
+    _check_own_pages(files, directory, before)
     changed = 0
     for file in files:
         target = directory / file.path
@@ -99,6 +101,24 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
                 _remove(place, directory)
         changed += write_below(file.text, target, directory)
     return changed
+
+
+def _check_own_pages(files: tuple[File, ...], directory: Path, before: tuple[str, ...] | None) -> None:
+    """Raise OptionError if a file would replace one that this user has put there, which no catalogue lists."""
+    there = before is not None or os.path.lexists(directory / INDEX)
+    listed = {*map(page_of, before or ())}
+    for file in files:
+        known = file.path in listed or (there and file.path.count("/") < 2)  # not a name's page
+        place = directory / file.path
+        with suppress(OSError):
+            found = place.lstat()
+            if known or not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+                continue
+            if read(place, _MOST, top=directory) != file.text.encode():
+                raise OptionError(
+                    f"{place} is no page of the catalogue, and was not replaced",
+                    "move it away, or choose another -o DIR",
+                )
 
 
 def _remove(page: Path, directory: Path) -> None:

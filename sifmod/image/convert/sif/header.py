@@ -139,7 +139,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
     Raises ImageError with the actual kind of the file, or how much of it is missing; PermissionsError or FetchError if
     it is unreadable.
     """
-    name = name or str(path)
+    name, fetched = name or str(path), bool(name)
     with reading(path):
         mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would block
@@ -147,7 +147,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(START)
-        if wrong := file_kind(start):
+        if wrong := file_kind(start, quoted=fetched):  # a file of the user's may be private, a server's answer explains
             raise ImageError(f"{name} is not a SIF: it is {wrong}")
         header = HEADER.unpack_from(start)
         offset, end = _table(name, header)
@@ -209,8 +209,11 @@ def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
     return info
 
 
-def file_kind(start: bytes) -> str:
-    """The kind of a file that is not a SIF, by its first START bytes `start`; "" for a SIF."""
+def file_kind(start: bytes, *, quoted: bool = True) -> str:
+    """The kind of a file that is not a SIF, by its first START bytes `start`; "" for a SIF.
+
+    `quoted`: with the first line of a text.
+    """
     if start[32:42] == MAGIC and len(start) >= HEADER.size:
         version = start[42:44].decode("ascii", "replace")
         return "" if version == "01" else f"a SIF of the unknown version {version!r}"
@@ -225,7 +228,9 @@ def file_kind(start: bytes) -> str:
             return name
     if start[257:262] == b"ustar":
         return "a tar archive"
-    return _text(start) or f"unknown data that starts with the bytes {start[:8].hex(' ')}"
+    if text := _text(start):
+        return text if quoted else text.partition(" (")[0]
+    return f"unknown data that starts with the bytes {start[:8].hex(' ')}" if quoted else "unknown data"
 
 
 def _text(start: bytes) -> str:
