@@ -14,12 +14,14 @@ from sifmod.config.inheritance import Inherited, checked_view, is_view, view_def
 from sifmod.config.input import Input, read_input
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.origin import Origin, of_tree
+from sifmod.config.private import closed_to_author
 from sifmod.config.quirk import Quirk, applicable, variables_with
 from sifmod.config.variants import DEFAULT, Overrides, choose_variant, inherited_layers, parts_of_name
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
 from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, PatternError, Problem, VariantError
 
+_FILES = ("definition", "dockerfile", "requirements")
 _WHICH_PYTHON = frozenset(("activate", "conda", "venv"))
 
 
@@ -191,13 +193,23 @@ def _refuse_secrets(sources: Mapping[str, Node], environ: Mapping[str, str]) -> 
         raise ConfigError(tuple(problems))
 
 
+def _refuse_closed(files: Mapping[str, Node]) -> None:
+    """Raise ConfigError for one of `files`, by their keys, that is closed to the user who wrote its name."""
+    problems = [
+        problem_at(node.mark, key, f"{why}: the image would show what is in it; open it to them, or copy this file")
+        for key, node in files.items()
+        if node.mark.line and node.text and (why := closed_to_author(node.text, node.mark.file))
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
 def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
     """The build with absolute paths, except those of `files`. Raises ConfigError for a source that cannot be used."""
     recipe = spelled_out_node(written)
-    entries = {
-        key: resolve_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
-        for key, node in recipe.entries.items()
-    }
+    files = {key: resolve_path(recipe.entries[key], environ) for key in _FILES if key in recipe.entries}
+    _refuse_closed({f"image.build.{key}": node for key, node in files.items()})
+    entries = {**recipe.entries, **files}
     base = entries.get("from")
     if base and base.text:
         if names_easyconfig(base.text):

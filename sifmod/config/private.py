@@ -1,0 +1,40 @@
+"""Files that are closed to the author of another file, which names them."""
+
+import os
+import pwd
+from pathlib import Path
+
+from sifmod.system import user_name
+
+
+def closed_to_author(path: str | Path, by: str | Path) -> str:
+    """Why the file or directory `path` is not read for the file `by`, which names it; "" if it may be.
+
+    Another user who writes `by` must not learn, by what is made from it, what only this user can read. Owners, groups
+    and modes decide, not access lists. A file of root or of this user may name anything.
+    """
+    try:
+        author = os.stat(by).st_uid  # noqa: PTH116 (a text)
+        if author in (0, os.geteuid()):
+            return ""
+        real = Path(os.path.realpath(path))
+        wanted = ((real, 4), *((above, 1) for above in real.parents))
+        if all(_may(os.stat(place), author, need) for place, need in wanted):  # noqa: PTH116 (a text)
+            return ""
+    except OSError:  # a missing file: its reader reports it
+        return ""
+    return f"{path} is closed to {user_name(author)}, who owns {by}"
+
+
+def _may(status: os.stat_result, user: int, need: int) -> bool:
+    if status.st_uid == user:
+        return bool(status.st_mode >> 6 & need)
+    return bool(status.st_mode >> (3 if status.st_gid in _groups(user) else 0) & need)
+
+
+def _groups(user: int) -> list[int]:
+    try:
+        entry = pwd.getpwuid(user)
+    except KeyError:
+        return []
+    return os.getgrouplist(entry.pw_name, entry.pw_gid)

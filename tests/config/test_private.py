@@ -1,0 +1,67 @@
+"""A file of one's own that is closed to others is not read for a file that another user has written."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run as sifmod
+from sifmod.config.private import closed_to_author
+from sifmod.errors import OptionError
+from sifmod.image.packages.requirements import parse_recipe_requests
+
+AUTHOR = 54_321  # a user without a name and groups
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+
+@pytest.fixture
+def theirs(shared_tmp: Path) -> Path:
+    """A directory of AUTHOR, beside `mine`, a closed directory with files of this user."""
+    for name, mode in (("secret", 0o600), ("open", 0o644)):
+        (shared_tmp / name).write_text("s3cret-word\n")
+        (shared_tmp / name).chmod(mode)
+    (shared_tmp / "mine").mkdir(mode=0o700)
+    (shared_tmp / "mine" / "file").write_text("s3cret-word\n")
+    directory = shared_tmp / "theirs"
+    directory.mkdir()
+    return directory
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    os.chown(path, AUTHOR, AUTHOR)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "closed"),
+    [("../secret", True), ("../open", False), ("../mine/file", True), ("missing", False), ("link", True)],
+)
+def test_what_its_author_could_not_read(theirs: Path, name: str, closed: bool) -> None:
+    (theirs / "link").symlink_to("../secret")
+    by = write(theirs / "x.yaml", "")
+    assert bool(closed_to_author(theirs / name, by)) == closed
+    os.chown(by, 0, 0)
+    assert closed_to_author(theirs / name, by) == ""
+
+
+@pytest.mark.parametrize("key", ["requirements", "definition", "dockerfile"])
+def test_an_easyconfig_of_another_user_does_not_name_it(
+    theirs: Path, key: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    base = "from: docker://docker.io/library/python:3.12, " if key == "requirements" else ""
+    path = write(
+        theirs / "Tool-1.yaml",
+        f"name: Tool\nversion: '1'\ndescription: x\naccelerator: none\nimage: {{build: {{{base}{key}: ../secret}}}}\n",
+    )
+    assert sifmod(["check", str(path)]) == 5
+    said = "".join(capfd.readouterr())
+    assert f"secret is closed to user {AUTHOR}, who owns {path}" in said
+    assert "s3cret-word" not in said
+
+
+def test_requirements_of_another_user_do_not_include_it(theirs: Path) -> None:
+    path = write(theirs / "requirements.txt", "-r ../secret\n")
+    with pytest.raises(OptionError, match=r"--requirement \.\./secret: .*/secret is closed to user 54321") as error:
+        parse_recipe_requests(path)
+    assert "s3cret-word" not in error.value.message
