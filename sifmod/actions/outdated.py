@@ -33,7 +33,7 @@ class Newer(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """What is newer, and which servers could not be asked."""
+    """What is newer, and which servers could not be asked and easyconfigs not be read."""
 
     looked_at: Internal[int]  # installed modules
     newer: tuple[Newer, ...]
@@ -48,8 +48,11 @@ def outdated(installations: Sequence[Installation], site: LoadedSite, *, offline
     newer = [one for one in moved if isinstance(one, Newer)]
     there = {str(one.module) for one in installations}
     newer += [one for installation in installations for one in _later(installation, found, site, there)]
-    notes = tuple(dict.fromkeys(one for one in moved if isinstance(one, str)))
-    return Outdated(len(installations), tuple(sorted(newer, key=lambda one: one[:5])), notes)
+    ours = tuple({f"{one.module.name}-".casefold() for one in installations})  # what their files begin with
+    broken = (one.path for one in found if one.problems and one.path.name.casefold().startswith(ours))
+    notes = [one for one in moved if isinstance(one, str)]
+    notes += [f"{path} has problems and was left out: `sifmod check` shows them" for path in broken]
+    return Outdated(len(installations), tuple(sorted(newer, key=lambda one: one[:5])), tuple(dict.fromkeys(notes)))
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:

@@ -29,7 +29,7 @@ def outdated_command(given: OutdatedOptions) -> int:
 
     A later version is that of an easyconfig for the same accelerator whose image is available here. NAME means all of
     its installed versions. Nothing is changed; `sifmod upgrade` installs what is newer. A server that cannot be asked
-    is named, and the exit code is then 10.
+    and an easyconfig with problems are named, and the exit code is then 10.
     """
     site = load_facts(given.settings)
     found = outdated.outdated(_installed(layout_at(site.site.prefix), given.modules), site)
@@ -41,19 +41,19 @@ def outdated_command(given: OutdatedOptions) -> int:
 
 
 def unasked(found: "outdated.Outdated") -> int:
-    """The exit code if a server could not be asked, else 0."""
+    """The exit code if a server could not be asked or an easyconfig not be read, else 0."""
     return errors.FetchError.exit_code if found.notes else 0
 
 
 def say_newer(found: "outdated.Outdated", hint: str, none: str = "no module is installed here") -> None:
-    """Print what is newer; say what there is to do and which servers could not be asked, or `none` of no module."""
+    """Print what is newer; say what there is to do and what could not be looked at, or `none` of no module."""
     for one in found.newer:
         echo(f"{one.module}: {one.note}")
     _say_unasked(found)
     if not found.looked_at:
         say(none)
     elif not found.newer:
-        where = "at the servers that could be asked" if found.notes else f"for {counted(found.looked_at, 'module')}"
+        where = "in what could be looked at" if found.notes else f"for {counted(found.looked_at, 'module')}"
         say(f"nothing newer was found {where}")
     elif hint:
         say(f"{counted(len(found.newer), 'update')} for {counted(found.looked_at, 'module')}: {hint}")

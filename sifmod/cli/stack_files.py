@@ -71,7 +71,7 @@ def outdated(given: StackFile) -> int:
     """Print what is newer than the stack's installed modules: other images under their tags, and later versions.
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now. A server that cannot be asked
-    is named, and the exit code is then 10.
+    and an easyconfig with problems are named, and the exit code is then 10.
     """
     planned = stack_plan.read_stack(given.file, installed_stack(given))
     plan = stack_plan.plan_stack(planned)

@@ -154,7 +154,7 @@ def test_a_server_that_does_not_answer(here: Path, registry: Registry, capfd: py
     assert run(["outdated", "Tagged", "--json"]) == 10
     assert json.loads(capfd.readouterr().out)["newer"] == []
     assert run(["upgrade", "Tagged"]) == run(["outdated", "Tagged"]) == 10
-    assert capfd.readouterr().err.count("== nothing newer was found at the servers that could be asked\n") == 2
+    assert capfd.readouterr().err.count("== nothing newer was found in what could be looked at\n") == 2
     assert disk_state(here / "tree") == before
     assert run(["upgrade", "--all", "--quiet"]) == 10  # it does what it can
     assert said in capfd.readouterr().err
@@ -174,6 +174,20 @@ def test_an_error_here_is_not_that_nothing_is_newer(
     capfd.readouterr()
     assert run(["outdated"]) == 18
     assert "error: Too many open files" in capfd.readouterr().err
+
+
+def test_a_later_easyconfig_with_problems(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "robot" / "Plain-9.yaml").write_text("name: [Plain\n")
+    (here / "robot" / "Other-9.yaml").write_text("name: [Other\n")
+    capfd.readouterr()
+    for words in (["outdated"], ["upgrade", "--all"]):
+        assert run(words) == 10
+        err = capfd.readouterr().err
+        assert (
+            f"== warning: {here}/robot/Plain-9.yaml has problems and was left out: `sifmod check` shows them\n" in err
+        )
+        assert "== nothing newer was found in what could be looked at\n" in err
+        assert "Other-9" not in err
 
 
 def test_a_module_that_vanishes_is_not_looked_at(here: Path) -> None:
