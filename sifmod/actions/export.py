@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
@@ -47,11 +46,7 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
             f"{target} exists already; nothing was written",
             "name another directory, or remove this one if you do not need its changes",
         )
-    with (
-        site_umask(site),
-        target_store(target, reporter.tree(site), replace=force) as one,
-        one.incoming() as incoming,
-    ):
+    with target_store(target, reporter.tree(site), replace=force) as one, one.incoming() as incoming:
         notes = _write(image.resolve(), form, incoming, site, reporter)
         one.add(incoming, "")
     return Exported(target, form, target.stat().st_size if target.is_file() else None, notes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from sifmod.actions.changing_prefix import changing_prefix, site_umask
+from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import of_image, run_hooks
 from sifmod.actions.log import record_fetched
@@ -149,7 +149,7 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
     runtime = Runtime(site.runtime_kind, site.runtime_path)
     tree = reporter.tree(site)
     if options.output is not None:
-        with site_umask(site), target_store(options.output, tree, replace=options.force) as one:
+        with target_store(options.output, tree, replace=options.force) as one:
             return fetch_image(image, runtime, one, reporter.progress, settings)
     name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):

@@ -193,6 +193,8 @@ def update_life(
 
     def checked(before: NameLife) -> NameLife:
         after = change(before)
+        if after.default == before.default and _is_missing(layout, name, after.default):
+            after = after._replace(default=None)  # a full disk kept it when its module was uninstalled
         _check(layout, name, before, after)
         return after
 
@@ -226,8 +228,10 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
             with life_lock(tree, module.name) as held:
                 done = write_life(layout, module.name, without, held)
         except FullError as error:
-            reporter.say(f"warning: {error.short}; repeat `sifmod uninstall {module}` when there is space")
-            return read_life(layout, module.name).default == module.version
+            was = read_life(layout, module.name).default == module.version
+            again = f"`sifmod default --none {module.name}`" if was else f"the next decision about {module.name}"
+            reporter.say(f"warning: {error.short}; {again} removes its decisions when there is space")
+            return was
     _tell(done, reporter)
     return done.before.default == module.version
 
@@ -240,11 +244,15 @@ def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]]
 
 def _check(layout: Layout, name: str, before: NameLife, life: NameLife) -> None:
     check_life(name, before, life)
-    module = ModuleName(name, life.default) if life.default is not None else None
-    if module and live_number(layout, module) is None:
+    if _is_missing(layout, name, life.default):
         raise ModuleError(
-            f"{module} is not installed, so it cannot be the default", "`sifmod list` shows the installed modules"
+            f"{name}/{life.default} is not installed, so it cannot be the default",
+            "`sifmod list` shows the installed modules",
         )
+
+
+def _is_missing(layout: Layout, name: str, version: str | None) -> bool:
+    return version is not None and live_number(layout, ModuleName(name, version)) is None
 
 
 def check_life(name: str, before: NameLife, life: NameLife) -> None:

@@ -33,11 +33,16 @@ class WrongMode(NamedTuple):
 
 
 def rights(site: Site) -> Rights | None:
-    """The permissions for the site's `sharing`; None if it has none. Raises PermissionsError for an unknown group."""
+    """The permissions for the site's `sharing`; None if it has none. Raises PermissionsError for an unknown group.
+
+    Without a group only the owner of the prefix changes the tree, so all of it must be the owner's.
+    """
     if site.sharing is None or site.umask is None:
         return None
+    if site.group is None:
+        return Rights(site.umask, None, site.prefix.stat().st_uid if site.prefix.is_dir() else None)
     try:
-        return Rights(site.umask, None if site.group is None else grp.getgrnam(site.group).gr_gid)
+        return Rights(site.umask, grp.getgrnam(site.group).gr_gid)
     except KeyError as error:
         raise PermissionsError(
             f"there is no group {site.group} on this machine",
@@ -109,15 +114,17 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
 
 def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporter, *, repair: bool) -> WrongMode:
     status, repaired, owner = other.found, False, user_name(other.found.st_uid)
+    of = "" if wanted.uid in (None, status.st_uid) else f", owned by {user_name(wanted.uid)}"
     if repair:
         try:
             give(layout, wanted, other)
             repaired = True
         except OSError as error:
-            reporter.say(f"{other.path}: {error.strerror}; only its owner {owner} or root can correct it")
+            who = "root" if of else f"its owner {owner} or root"
+            reporter.say(f"{other.path}: {error.strerror}; only {who} can correct it")
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
-    expected = _shown(wanted.mode(status.st_mode) | kind, gid)
+    expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid)}{of}"
     return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid), owner, repaired)
 
 

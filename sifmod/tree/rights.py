@@ -26,10 +26,11 @@ ACL_GROUP, ACL_MASK, ACL_OTHER = 0x04, 0x10, 0x20
 
 
 class Rights(NamedTuple):
-    """A umask, and the group that directories pass on; None: any group."""
+    """A umask, the group that directories pass on, and the owner of all; None: any group, any owner."""
 
     umask: int
     gid: int | None
+    uid: int | None = None
 
     def mode(self, mode: int) -> int:
         """The wanted mode: the owner's permissions as they are, and for others the owner's as far as the umask allows.
@@ -43,7 +44,8 @@ class Rights(NamedTuple):
         return (owner | owner >> 3 | owner >> 6) & ~self.umask
 
     def fits(self, status: os.stat_result) -> bool:
-        return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
+        right_mode = self.mode(status.st_mode) == stat.S_IMODE(status.st_mode)
+        return right_mode and self.gid in (None, status.st_gid) and self.uid in (None, status.st_uid)
 
     def lets_in(self, other: "WrongRights") -> bool:
         """Whether a file is at least as open as wanted, and in the wanted group."""
@@ -51,7 +53,7 @@ class Rights(NamedTuple):
 
 
 class WrongRights(NamedTuple):
-    """A file or directory of sifmod with a wrong mode or group."""
+    """A file or directory of sifmod with a wrong mode, group or owner."""
 
     path: Path
     found: os.stat_result
@@ -59,7 +61,7 @@ class WrongRights(NamedTuple):
 
 
 def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
-    """The files and directories of sifmod in a tree with a wrong mode or group, sorted. Raises OSError."""
+    """The files and directories of sifmod in a tree with a wrong mode, group or owner, sorted. Raises OSError."""
     for path in sorted(own_paths(layout)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()
@@ -79,7 +81,10 @@ def _group_in_acl(path: Path | str) -> int:
 
 
 def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
-    """Correct group and mode of a file; links are not followed. Idempotent. Raises OSError, also for another user's."""
+    """Correct mode, group and owner of a file; links are not followed. Idempotent.
+
+    Raises OSError, also for another user's file, or if another user should own it.
+    """
     path = other.path
     flags = os.O_PATH | os.O_CLOEXEC
     if path == layout.prefix:
@@ -98,6 +103,8 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
                 entries_of = ACL_ENTRY.iter_unpack(packed[4:])
                 opened_up = (ACL_ENTRY.pack(tag, 7 if tag == ACL_GROUP else bits, who) for tag, bits, who in entries_of)
                 os.setxattr(itself, _ACL, packed[:4] + b"".join(opened_up))  # the mask, from the mode, still limits it
+            if rights.uid not in (None, status.st_uid):
+                os.chown(itself, rights.uid or 0, -1)
     except OSError as error:
         error.filename = str(path)
         raise

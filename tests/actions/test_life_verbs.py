@@ -361,3 +361,14 @@ def test_an_error_leaves_no_stale_cache(tmp_path: Path, layout: Layout, monkeypa
     assert calls.read_text() == "x\n"
     assert verb(layout, "retire", "Tiny/1.0") == 18
     assert calls.read_text() == "x\nx\n"
+
+
+@pytest.mark.parametrize("words", [("hide", "Tiny/2.0"), ("default", "--none", "Tiny"), ("default", "Tiny/2.0")])
+def test_a_default_that_a_full_disk_has_kept_stops_no_later_decision(layout: Layout, words: tuple[str, ...]) -> None:
+    """Its module was uninstalled: each later decision about the name was refused, whoever made it."""
+    assert verb(layout, "default", "Tiny/1.0") == 0
+    kept = layout.life("Tiny").read_bytes()
+    assert verb(layout, "uninstall", "Tiny/1.0") == 0
+    write(layout.life("Tiny"), kept.decode())
+    assert verb(layout, *words) == 0
+    assert read_life(layout, "Tiny").default == ("2.0" if words == ("default", "Tiny/2.0") else None)

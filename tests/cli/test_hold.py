@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sifmod.tree.receipt import live_number
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
+from support.oci import layers_of, write_layout
 from support.steps import some
 from support.victim import Victim
 
@@ -167,6 +169,38 @@ def test_a_plan_says_that_the_image_decides(here: Path, images: Images, capfd: p
         assert run([*APPLY, "--fail-on-held"]) == 1
         assert generation(here) == (1 if before else None)
         assert run(["uninstall", "App/1"]) == 0
+
+
+@pytest.mark.parametrize("way", ["layout", "archive", "compression"])
+def test_the_same_manifest_by_another_way_is_held(
+    here: Path, images: Images, way: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An OCI layout, its archive, or another compression gave other bytes, and the nightly apply installed them."""
+    for name in ("good", "bad", "copy"):
+        label = "good" if name == "good" else "bad"
+        write_layout(here / name, layers_of(images.tiny_layout(env=())), labels={"is": label}, entrypoint=("/bin/sh",))
+
+    def install(source: str, *words: str) -> int:
+        write(here / "App-1.yaml", f"name: App\nversion: '1'\nimage: {{sources: ['{source}']}}\n")
+        return run([*APPLY, *words])
+
+    assert install(f"oci:{here}/good") == 0
+    assert install(f"oci:{here}/bad") == 0
+    assert run(["rollback", "App/1"]) == 0
+    now = generation(here)
+    if way == "archive":
+        with tarfile.open(here / "bad.tar", "w") as tar:
+            tar.add(here / "bad", ".")
+    source = {"layout": f"oci:{here}/copy", "archive": f"oci-archive:{here}/bad.tar"}.get(way, f"oci:{here}/bad")
+    words = ("--compression", "gzip:1") if way == "compression" else ()
+    capfd.readouterr()
+    assert install(source, *words) == 0
+    assert generation(here) == now
+    assert "was rolled back from the same content" in "".join(capfd.readouterr())
+    assert install(f"oci:{here}/good") == 0  # what it was rolled back to is not held, nor another manifest
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert install(source, *words) == 0
+    assert generation(here) != now
 
 
 def test_other_content_ends_it(here: Path, images: Images) -> None:

@@ -898,6 +898,25 @@ def test_a_default_that_stays_is_still_the_stacks(here: Path, capfd: pytest.Capt
     assert read_life(layout, "Own").default is None
 
 
+def test_a_module_is_not_retired_before_its_successor_is_there(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its notice named a module that nobody could load."""
+    layout, retired = (
+        Layout(here / "prefix"),
+        "{easyconfig: own/Own-1.yaml, retired: {since: 2020-01-01, successor: Own/2}}",
+    )
+    write(here / "stack.yaml", "easyconfigs: [own/Own-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    own_2 = (here / "own/Own-1.yaml").read_text().replace("version: '1'", "version: '2'")
+    write(here / "own/Own-2.yaml", "name: Own\nversion: '2'\nimage: {sources: [none.sif]}\n")
+    write(here / "stack.yaml", f"easyconfigs: [own/Own-2.yaml, {retired}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) != 0
+    assert "warning: Own/1 was not retired: Own/2 is not installed" in capfd.readouterr().err
+    assert read_life(layout, "Own").of("1").retired is None
+    write(here / "own/Own-2.yaml", own_2)
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert read_life(layout, "Own").of("1").retired
+
+
 def test_a_default_stays_until_its_successor_is_there(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Where the install of the new default fails, or its job only waits, users keep the old one."""
     layout, stack = Layout(here / "prefix"), "easyconfigs: [{{easyconfig: own/Own-{0}.yaml, default: true}}{1}]\n"

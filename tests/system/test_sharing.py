@@ -266,6 +266,22 @@ def _adds(machine: Machine, path: str, mode: int, closed: int = 0) -> None:
             each.chmod(bits)
 
 
+def test_a_tree_of_one_owner_names_what_others_have_made(machine: Machine) -> None:
+    """`group` left the settings: only root could change what a member had installed, and all said ok."""
+    settings, root = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml"), machine.victim
+    for words in everything(machine):
+        machine.ok("bob", *words)
+    os.chown(machine.prefix, USERS["ann"][0], -1)
+    settings.write_text(f"sharing: site\nprefix: {machine.prefix}\n")
+    told = machine.run("ann", "verify", "--repair-modes")
+    assert told.code == 1
+    assert f", owned by user {USERS['ann'][0]}" in told.stdout
+    assert "only root can correct it" in told.stderr
+    assert root.run(("verify", "--repair-modes")).code == 0
+    machine.ok("ann", "verify", "--modes")
+    machine.ok("ann", "uninstall", "--purge", "Tiny/1.0")
+
+
 def test_what_a_member_has_added_is_nobody_elses_program(machine: Machine) -> None:
     """A setuid file of bob's that ann copies would run as ann."""
     machine.ok("ann", *machine.install("a"))

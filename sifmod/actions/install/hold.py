@@ -9,9 +9,11 @@ from pathlib import Path
 from sifmod.actions.install.current import difference
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded
+from sifmod.actions.lock import LockedImage
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import plain
 from sifmod.errors import ConfigError, HeldError
+from sifmod.image.artifact import Artifact
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Plan
 from sifmod.tree.durable import parsed
@@ -19,10 +21,10 @@ from sifmod.tree.history import Past, format_held
 from sifmod.tree.receipt import Installation
 
 
-def check_hold(past: Past, decision: Decision, plan: Plan | None = None, image: str = "") -> None:
+def check_hold(past: Past, decision: Decision, plan: Plan | None = None, image: Artifact | None = None) -> None:
     """Raise HeldError if the install would, or may, restore the content of a held generation; fetches nothing.
 
-    `image` is the digest of the image and `plan` includes the results from it, if the image is there already.
+    `image` is the image, and `plan` includes the results from it, if it is there already.
     """
     if decision.options.despite_hold:
         return
@@ -37,7 +39,7 @@ def check_hold(past: Past, decision: Decision, plan: Plan | None = None, image: 
 
 
 def _brings_back(
-    held: Installation, before: Installation | None, decision: Decision, plan: Plan | None, image: str
+    held: Installation, before: Installation | None, decision: Decision, plan: Plan | None, image: Artifact | None
 ) -> bool:
     """Whether the install would restore what the rollback from `held` undid.
 
@@ -91,17 +93,30 @@ def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
         yield replace(plan, image=replace(plan.image, filename=image.filename, sources=(image.source,)))
 
 
-def _has_image(held: Installation, before: Installation | None, decision: Decision, image: str) -> bool:
+def _has_image(held: Installation, before: Installation | None, decision: Decision, image: Artifact | None) -> bool:
     wanted, options, locked = decision.plan.image, decision.options, decision.locked
     if wanted is None or held.image is None:
         return wanted is None and held.image is None
     if image or locked:
-        return held.image_sha256 == (image or (locked.digest if locked else ""))
+        known = image or (locked.image if locked else None)
+        return known is not None and (held.image_sha256 == known.sha256 or _is_made_from(known, held, before))
     if options.module_only:
         return before is None or held.image_sha256 == before.image_sha256
     if options.force:
         return False  # known once it is fetched
     return held.image_sha256 == wanted.sha256 or held.provenance.image.request == decision.image.request
+
+
+def _is_made_from(image: Artifact | LockedImage, held: Installation, before: Installation | None) -> bool:
+    """Whether an image is that of `held`, converted otherwise or taken from another place; not if `before` has it too.
+
+    A recipe with the same inputs may give another content, so it does not count.
+    """
+    manifest = image.origin.manifest
+    if not manifest or image.source.startswith("build:"):
+        return False
+    was, then = held.image, before.image if before else None
+    return was is not None and was.origin.manifest == manifest and not (then and then.origin.manifest == manifest)
 
 
 def _content(path: Path) -> object:

@@ -162,7 +162,7 @@ def _chosen(mine: HeldModule, past: Past, decision: Decision, store: Store, repo
     decision = with_image(decision, image.artifact)
     found, image, said = find_in_image(decision.plan, past.live, image)
     plan = decision.plan_with(found)
-    check_hold(past, decision, plan, image.artifact.sha256)
+    check_hold(past, decision, plan, image.artifact)
     return _Chosen(decision, plan, image, (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said))
 
 

@@ -102,11 +102,17 @@ def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
     ModuleError, LockError, InstallError, PermissionsError, and for a bundle the errors of `opened_bundle`.
     """
     if run.bundle is None:
-        return _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell).outcome()
+        apply = _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell)
+        return apply.outcome(*apply.plans())
     with opened_bundle(run.bundle, run.options, reporter, local=run.local_settings) as opened:
         tell(opened)
-        apply = _Apply(read_stack(opened.file, opened.options), run, reporter, tell)
-        return apply.outcome(opened.differing if opened.local else ())
+        try:
+            apply = _Apply(read_stack(opened.file, opened.options), run, reporter, tell)
+            plans = apply.plans(opened.differing if opened.local else ())
+        except BaseException:  # a refused bundle leaves no file from which what is installed could be rendered
+            opened.undo()
+            raise
+        return apply.outcome(*plans)
 
 
 @dataclass(frozen=True)
@@ -116,8 +122,11 @@ class _Apply:
     reporter: Reporter
     tell: Tell
 
-    def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
-        """Remove files of dead runs, then apply; `differing` settings are the hint if a lock does not match."""
+    def plans(self, differing: tuple[str, ...] = ()) -> tuple[StackPlan, StackPlan]:
+        """Remove files of dead runs; then the plan of all modules, and that of those which this run is about.
+
+        `differing` settings are the hint if a lock does not match.
+        """
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
         check_group(site)
         if os.access(planned.layout.prefix, os.W_OK):
@@ -130,6 +139,11 @@ class _Apply:
                 settings = f"these settings differ: {'; '.join(differing)}"
                 refused.hint = f"{settings}. Without --local-settings the bundle's settings are used"
             raise refused  # with a lock every module is installed, or none
+        return whole, plan
+
+    def outcome(self, whole: StackPlan, plan: StackPlan) -> StackOutcome:
+        """Apply `plan`, a part of the plan `whole`."""
+        planned, site, reporter = self.planned, self.planned.site.site, self.reporter
         needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
         decided = None if self.run.options.only else lifecycle_changes(plan)
         self.tell(Preview(plan, decided, needed, site.prefix))

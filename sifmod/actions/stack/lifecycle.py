@@ -114,8 +114,8 @@ def apply_lifecycle(
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    Until a new default is there, the old one stays. With `waits` returns these missing modules, else (). Raises the
-    first error of `change_life`, after all others.
+    Until a new default is there, the old one stays; so does a module until its successor is there. With `waits` returns
+    these missing modules, else (). Raises the first error of `change_life`, after all others.
     """
     later: list[str] = []
     failed: SifmodError | None = None
@@ -128,6 +128,12 @@ def apply_lifecycle(
         before = read_life(plan.layout, name)
         there = {version: one for version, one in life.versions.items() if version not in new}
         there |= {version: one for version, one in before.versions.items() if version in new}
+        for version, one in there.items():
+            if successor := _missing_successor(plan, one, before.of(version)):
+                there[version] = one._replace(retired=before.of(version).retired)
+                later += [f"{name}/{version}"] if waits else []
+                if not waits:
+                    reporter.say(f"warning: {name}/{version} was not retired: {successor} is not installed")
         default = life.default
         if default and not _is_there(plan, name, default):
             if not waits:
@@ -142,6 +148,14 @@ def apply_lifecycle(
     if failed:
         raise failed
     return tuple(later)
+
+
+def _missing_successor(plan: StackPlan, one: Life, before: Life) -> str:
+    """The successor that a retired module names, if it is of this stack and not installed; "" if users can load it."""
+    if one.retired is None or one.retired == before.retired:
+        return ""
+    of_stack = (step.module for step in plan.steps if step.module and str(step.module) == one.retired.successor)
+    return next((str(module) for module in of_stack if live_number(plan.layout, module) is None), "")
 
 
 def _can_stay(plan: StackPlan, name: str, life: NameLife) -> bool:

@@ -34,7 +34,7 @@ from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
 from sifmod.system import reason, variables_set, walk
 from sifmod.tree.change import Change
-from sifmod.tree.durable import move, read, sync_file
+from sifmod.tree.durable import content, move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
@@ -53,6 +53,7 @@ class OpenBundle(NamedTuple):
     made_by: str
     differing: tuple[str, ...]  # settings that differ on this machine
     local: bool  # this machine's settings apply, not those of the bundle
+    undo: Callable[[], None]  # put back the files of the stack that were there before
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
     Raises the errors of `unbundle` and `site_in_force`.
     """
     site = site_in_force(options.site)
-    place, head = unbundle(bundle, site.site, reporter)
+    place, head, undo = unbundle(bundle, site.site, reporter)
     given = dict(options.site)
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
@@ -74,13 +75,13 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
         install = replace(options.install, offline=True, stores=(place,))  # its layers lie beside the stack
         opened = replace(options, site=given, install=install, locked=True, whole=True)
         made_by = "" if head.sifmod.sha256 == own_digest() else head.sifmod.version
-        yield OpenBundle(place / "stack.yaml", opened, made_by, differ, local)
+        yield OpenBundle(place / "stack.yaml", opened, made_by, differ, local, undo)
 
 
-def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head]:
+def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head, Callable[[], None]]:
     """Copy the missing files and images of a bundle into the tree, and remove what an earlier one of its stack left.
 
-    Returns the directory of its stack, and its head.
+    Returns the directory of its stack, its head, and what puts the earlier files back, if the bundle is refused.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError, PermissionsError.
     """
@@ -93,15 +94,18 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head]:
         changing_prefix(site),
         reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held,
     ):
-        change = Change(held)
+        change, before = Change(held), dict[Path, bytes | str | None]()
         for path in _stale(place, files):
+            before[place / path] = content(place / path, top=layout.prefix)
             change.remove(place / path)
         for path, text in files.items():
             if not _has(place / path, text, layout.prefix):
+                before[place / path] = content(place / path, top=layout.prefix)
                 change.file(place / path, text)
             root = (place / path).parent  # a generation, for a layer
             live = root.parent / LIVE
             if path.startswith("layers/") and path.endswith(f"/{RECEIPT}") and not _leads(live, root.name):
+                before[live] = os.readlink(live) if live.is_symlink() else None  # noqa: PTH115 (the exact text)
                 change.link(live, root.name)
         with held.changing(f"cannot write {place}"):
             change.apply()
@@ -109,7 +113,23 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head]:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(reporter.tree(site), store, reporter)
-    return place, head
+    return place, head, partial(_put_back, before, name, site, reporter)
+
+
+def _put_back(before: Mapping[Path, bytes | str | None], stack: str, site: Site, reporter: Reporter) -> None:
+    """Give the files and links of a stack the contents and texts from `before`; None: it was not there."""
+    with changing_prefix(site), reporter.tree(site).lock(f"stack-{stack}", f"the stack {stack}") as held:
+        change = Change(held)
+        for path, was in before.items():
+            match was:
+                case None:
+                    change.remove(path)
+                case bytes():
+                    change.file(path, was.decode(errors="surrogateescape"))
+                case str():
+                    change.link(path, was)
+        with held.changing(f"cannot write {Layout(site.prefix).prefix / 'stacks' / stack}"):
+            change.apply()
 
 
 def _stale(place: Path, files: Mapping[str, str]) -> tuple[str, ...]:
