@@ -246,6 +246,8 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
     partly = machine.run("bob", "verify", "--repair-modes")
     assert partly.code == 1
     assert f"{modulerc}: Operation not permitted; only its owner user {UID} or root can correct it" in partly.stderr
+    assert f"left: {modulerc} of user {UID}: expected -rw-rw-r--" in partly.stdout
+    assert "changed" not in partly.stdout
     assert machine.run("ann", "verify", "--repair-modes").code == 0
     as_promised(machine.prefix, "site")
     machine.ok("bob", "verify", "--modes")
