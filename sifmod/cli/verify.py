@@ -102,7 +102,7 @@ def _verify_modes(given: VerifyOptions) -> int:
             echo(one_line(text))
         repaired = f" ({len(found) - len(left)} repaired)" if given.repair_modes else ""
         total = f"{counted(len(found), 'path')} with a wrong group or mode{repaired}"
-        echo(f"{facts.prefix}: {total if found else 'ok'}")
+        echo(f"{facts.prefix}: {total if found else 'ok' if facts.prefix.is_dir() else 'does not exist yet'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing.sharing_warnings(facts):
