@@ -97,9 +97,12 @@ def _verify_modes(given: VerifyOptions) -> int:
         print_json(found)
     else:
         for wrong in found:
-            state = "repaired" if wrong.repaired else "changed"
-            echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
-        echo(f"{facts.prefix}: {counted(len(found), 'path') + ' with a wrong group or mode' if found else 'ok'}")
+            state = "repaired" if wrong.repaired else "left" if given.repair_modes else "wrong"
+            text = f"{state}: {wrong.path} of {wrong.owner}: expected {wrong.expected}, found {wrong.found}"
+            echo(one_line(text))
+        repaired = f" ({len(found) - len(left)} repaired)" if given.repair_modes else ""
+        total = f"{counted(len(found), 'path')} with a wrong group or mode{repaired}"
+        echo(f"{facts.prefix}: {total if found else 'ok' if facts.prefix.is_dir() else 'does not exist yet'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing.sharing_warnings(facts):

@@ -225,6 +225,11 @@ def unknown(prefix: Path) -> set[Path]:
     return there - own_paths(Layout(prefix)) - {prefix / "images/marks"}
 
 
+def test_the_modes_of_a_tree_that_is_missing_are_not_called_ok(machine: Machine) -> None:
+    assert not machine.prefix.exists()
+    assert machine.run("bob", "verify", "--modes").stdout == f"{machine.prefix}: does not exist yet\n"
+
+
 def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machine) -> None:
     """`sharing: group` becomes `site`: strangers cannot load, and verify and doctor say so."""
     settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
@@ -246,6 +251,8 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
     partly = machine.run("bob", "verify", "--repair-modes")
     assert partly.code == 1
     assert f"{modulerc}: Operation not permitted; only its owner user {UID} or root can correct it" in partly.stderr
+    assert f"left: {modulerc} of user {UID}: expected -rw-rw-r--" in partly.stdout
+    assert "changed" not in partly.stdout
     assert machine.run("ann", "verify", "--repair-modes").code == 0
     as_promised(machine.prefix, "site")
     machine.ok("bob", "verify", "--modes")
