@@ -32,7 +32,7 @@ class Limits(Model):
     pattern_directories: Count = 5_000
     """Directories that the patterns of a stack, of a definition, or of a list of bind paths visit."""
     pattern_files: Count = 50_000
-    """Files that these patterns match."""
+    """Files that these patterns match, or that are below a directory for `check` or `import`."""
     lock_size: Size = 64 << 20
     """Bytes of a lock (modules or packages)."""
     lock_values: Count = 200_000
