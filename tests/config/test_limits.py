@@ -170,3 +170,17 @@ def test_a_directory_with_too_many_files(here: Path, verb: str, capfd: pytest.Ca
     settings.write_text("limits: {pattern_files: 7}\n")
     run([verb, str(here / "data")])
     assert "limits:" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("add", "Tiny/1", "-r"), ("layer", "sync", "Tiny/1")])
+def test_a_layers_files_are_read_within_the_sites_limits(
+    here: Path, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They were read before the settings, so that the key which the error named changed nothing."""
+    name = write(here / "wanted.txt", f"one @ https://host/{'x' * 70_000}\n")
+    said = "has more characters than 65536 (`limits: {requirement_size: N}`"
+    assert run([*words, str(name)]) == 2
+    assert said in capfd.readouterr().err
+    write(here / "con fig/sifmod/config.yaml", "limits: {requirement_size: 1MiB}\n")
+    run([*words, str(name)])
+    assert "limits:" not in capfd.readouterr().err
