@@ -190,8 +190,9 @@ def import_command(given: ImportOptions) -> int:
     results: list[import_easyconfig.ImportedFile] = []
     outcomes: dict[Path, import_easyconfig.NewEasyconfig | Error] = {}
     repeated = {True: 0, False: 0}  # files that give the same as another, by whether that was written
+    facts = load_facts(given.settings)  # its limits hold from here
     sources = import_easyconfig.find_sources(tuple(map(Path, given.files)))
-    for one in import_easyconfig.convert(sources, load_facts(given.settings), naming):
+    for one in import_easyconfig.convert(sources, facts, naming):
         notes = one.notes
         if one.same_as:
             outcome = outcomes[one.same_as]

@@ -71,14 +71,18 @@ def _about(one: "layers.ShownLayer") -> str:
 
 
 def changed(
-    change: "add.LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False
+    change: "add.LayerChange",
+    given: LayerOptions,
+    site: "config_site.Site",
+    *,
+    no_build_isolation: bool = False,
+    pre: bool = False,
 ) -> None:
     """Change a layer of a module, and report the outcome."""
     flags = {"no_index": given.no_index, "no_build_isolation": no_build_isolation, "pre": pre}
     words = request.words_of(given.find_links, given.index_url, given.extra_index_url, **flags)
     wanted = replace(change.add, words=(*words, *change.add.words))
     change = replace(change, name=given.layer, directory=given.directory, add=wanted)
-    site = load_facts(given.settings).site
     _report(layers.change_layer(change, site, reporter()), site, given)
 
 
@@ -164,12 +168,13 @@ def add_command(given: AddOptions) -> None:
     module, onto = given.module, given.onto
     if not (given.requirements or given.files or given.constraints or given.editable or onto or given.upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
+    site = load_facts(given.settings).site  # whose limits hold for the files
     wanted = requirements.parse_requests(
         given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints)
     )
     change = add.LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
     change = replace(change, unpacked=given.unpacked, tried=not given.no_import)
-    changed(change, given, no_build_isolation=given.no_build_isolation, pre=given.pre)
+    changed(change, given, site, no_build_isolation=given.no_build_isolation, pre=given.pre)
 
 
 class RemoveOptions(LayerOptions):
@@ -190,7 +195,8 @@ def remove_command(given: RemoveOptions) -> None:
     if not (names or everything or stale):
         hint = "name packages, or --all for the whole layer; `sifmod uninstall` removes a module"
         raise OptionError("no package is named", hint)
-    changed(add.LayerChange(given.module, remove=names, everything=everything, stale=stale), given)
+    change = add.LayerChange(given.module, remove=names, everything=everything, stale=stale)
+    changed(change, given, load_facts(given.settings).site)
 
 
 class SyncOptions(LayerOptions):
@@ -206,12 +212,13 @@ def sync_command(given: SyncOptions) -> None:
 
     LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
+    site = load_facts(given.settings).site  # whose limits hold for the lock
     change, path = add.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
     if given.lock.endswith(".toml"):
         change = replace(change, lock=request.read_lock(path))
     else:
         change = replace(change, add=requirements.parse_requests(files=(path,), all_hashed=True), replaces=True)
-    changed(change, given)
+    changed(change, given, site)
 
 
 layer_command = group(

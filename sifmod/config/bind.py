@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_vali
 from sifmod.config.bind_paths import tops_of_links, within
 from sifmod.config.input import Input, read_input
 from sifmod.config.limits import matches
-from sifmod.config.pattern import is_pattern
+from sifmod.config.pattern import Searched, is_pattern
 from sifmod.config.text import BindPath, can_be_bound, is_root
 from sifmod.config.yaml.node import Node, join_key, printable_text, problem_at
 from sifmod.config.yaml.validate import Model
@@ -105,11 +105,12 @@ def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tup
     spelled: list[BindSpec] = []
     tops: list[str] = []
     inputs: list[Input] = []
+    searched = Searched()
     for bind in binds:
         found: tuple[BindSpec, ...] = (bind,)
         if is_pattern(bind.source):
             inputs.append(read_input(f"*{bind.source}", environ))
-            found = _matching(bind)
+            found = _matching(bind, searched)
         spelled += found
         for source in (each.source for each in found if bind.links):
             inputs.append(read_input(f"@{source}", environ))
@@ -120,8 +121,8 @@ def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tup
     return (*spelled, *linked), tuple(inputs)
 
 
-def _matching(bind: BindSpec) -> tuple[BindSpec, ...]:
-    found = [path for path in matches(bind.source) if can_be_bound(path)]
+def _matching(bind: BindSpec, searched: Searched) -> tuple[BindSpec, ...]:
+    found = [path for path in matches(bind.source, searched) if can_be_bound(path)]
     if not found:
         return () if bind.optional else (bind,)
     directory = None if bind.target == bind.source else bind.target.rstrip("/")
@@ -146,9 +147,10 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
     """
     first: dict[str, str] = {}
     found: list[Problem] = []
+    searched = Searched()
     for key, item in bind_items(tree):
         source, target = ends(item)
-        found_here = matches(source) if is_pattern(source) else None
+        found_here = matches(source, searched) if is_pattern(source) else None
         problems = (_colon(item), _missing(item, source, found_here), _hiding(source, target, found_here))
         messages = [message for message in (*problems, _left_out(found_here or ())) if message]
         if (other := first.setdefault(target.rstrip("/"), key)) != key:

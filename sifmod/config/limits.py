@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from sifmod.config.pattern import Most, TooMuchError, found_by
+from sifmod.config.pattern import Most, Searched, TooMuchError, found_by
 from sifmod.config.text import size_in_bytes, whole_number
 from sifmod.config.yaml.validate import Model
 from sifmod.errors import PatternError
@@ -30,9 +30,9 @@ class Limits(Model):
     included_files: Count = 1000
     """Files that a stack includes or a requirements.txt names, counted each time."""
     pattern_directories: Count = 5_000
-    """Directories that a pattern in a stack or a bind path visits."""
+    """Directories that the patterns of a stack, of a definition, or of a list of bind paths visit."""
     pattern_files: Count = 50_000
-    """Files that a pattern in a stack or a bind path matches."""
+    """Files that these patterns match, or that are below a directory for `check` or `import`."""
     lock_size: Size = 64 << 20
     """Bytes of a lock (modules or packages)."""
     lock_values: Count = 200_000
@@ -122,18 +122,20 @@ def check_json(data: bytes, name: str) -> None:
         raise NotReadError(f"{name} has more values than {bound('lock_values')}")
 
 
-def matches(pattern: str) -> tuple[str, ...]:
+def matches(pattern: str, searched: Searched | None = None) -> tuple[str, ...]:
     """The matches of a pattern, sorted. Raises PatternError beyond the limits."""
     try:
-        return tuple(sorted(found_within_limits(pattern, pattern)))
+        return tuple(sorted(found_within_limits(pattern, pattern, searched)))
     except TooMuchError as error:
         raise PatternError(str(error), "name the paths, or use a narrower pattern") from error
 
 
-def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
+def found_within_limits(
+    pattern: str, word: str, searched: Searched | None = None, *, recursive: bool = False, hidden: bool = False
+) -> tuple[str, ...]:
     """Like `found_by`; the message of its TooMuchError says how to raise the limit."""
     most = Most(limits().pattern_directories, limits().pattern_files)
     try:
-        return found_by(pattern, word, most, recursive=recursive, hidden=hidden)
+        return found_by(pattern, word, most, recursive=recursive, hidden=hidden, searched=searched)
     except TooMuchError as error:
         raise TooMuchError(f"{error}{raised(error.limit) if error.limit else ''}", error.limit) from error

@@ -6,8 +6,8 @@ Imports neither pydantic nor a YAML parser.
 # Paths as text, because there are many and most are never accessed:
 # ruff: noqa: PTH207
 
+from dataclasses import dataclass
 from glob import has_magic, iglob
-from itertools import islice
 from typing import NamedTuple
 
 
@@ -34,21 +34,47 @@ class Most(NamedTuple):
     files: int = 50_000
 
 
-def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
+@dataclass
+class Searched:
+    """How many directories the patterns of a file have visited so far, and how many files they have found."""
+
+    directories: int = 0
+    files: int = 0
+
+
+def found_by(
+    pattern: str,
+    word: str,
+    most: Most,
+    *,
+    recursive: bool = False,
+    hidden: bool = False,
+    searched: Searched | None = None,
+) -> tuple[str, ...]:
     """The matches of a pattern. Raises TooMuchError about `word`, also for cycles of links.
 
-    `hidden`: `*` also matches a leading dot.
+    `hidden`: `*` also matches a leading dot. `searched`: what patterns before this one count for.
     """
     parts = pattern.split("/")
-    looked_at = 0
+    searched = searched or Searched()
+
+    def visit() -> None:
+        searched.directories += 1
+        if searched.directories > most.directories:
+            what = f"with {word}, more directories are visited than {most.directories}"
+            raise TooMuchError(what, "pattern_directories")
+
+    visit()  # the directory before the first sign
     for depth, part in enumerate(parts[:-1], 1):
         if has_magic(part):
             for seen in iglob("/".join((*parts[:depth], "")), recursive=recursive, include_hidden=hidden):
                 if seen.count("/") - depth > _DEEPEST:
                     raise TooMuchError(f"{word} visits more than {_DEEPEST} nested directories", "")
-                if (looked_at := looked_at + 1) > most.directories:
-                    raise TooMuchError(f"{word} visits more directories than {most.directories}", "pattern_directories")
-    found = tuple(islice(iglob(pattern, recursive=recursive, include_hidden=hidden), most.files + 1))
-    if len(found) > most.files:
-        raise TooMuchError(f"{word} matches more files than {most.files}", "pattern_files")
-    return found
+                visit()
+    found: list[str] = []
+    for name in iglob(pattern, recursive=recursive, include_hidden=hidden):
+        searched.files += 1
+        if searched.files > most.files:
+            raise TooMuchError(f"with {word}, more files are found than {most.files}", "pattern_files")
+        found.append(name)
+    return tuple(found)

@@ -16,6 +16,7 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import accelerator_of
 from sifmod.config.limits import bound, found_within_limits, limits, raised
+from sifmod.config.pattern import Searched
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, OpenLine, OwnFile, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at, tree
@@ -159,7 +160,7 @@ def load_stack(path: Path, *, whole: bool = False) -> Stack:
     A `whole` stack, such as a bundle's, may only name files below its own directory; nothing else is read.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
-    read = _read(path, (), _Reading(count(1), path.parent if whole else Path("/")))
+    read = _read(path, (), _Reading(count(1), Searched(), path.parent if whole else Path("/")))
     problems = [*read.problems, *_twice(read.members)]
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))
@@ -193,6 +194,7 @@ def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
 
 class _Reading(NamedTuple):
     included_files: Iterator[int]  # the next value is the number of the next included file
+    searched: Searched
     top: Path  # only files below it are read
 
     def place(self, directory: Path, word: str) -> Path:
@@ -270,7 +272,7 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], rea
         yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)
         return
     pattern = reading.place(directory, word)
-    names = sorted(map(os.path.normpath, found_within_limits(str(pattern), word, recursive=True)))
+    names = sorted(map(os.path.normpath, found_within_limits(str(pattern), word, reading.searched, recursive=True)))
     inputs.append(read_input(f"*{pattern}", {}))
     stacks = {seen.path for seen in inputs}
     easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]

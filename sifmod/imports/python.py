@@ -15,9 +15,13 @@ from sifmod.imports.result import Budget, CannotImportError
 
 _CHANGES = ("append", "extend", "update")  # the methods that change a list or a map
 
+_MOST_BRACES = 10_000  # Python takes time by the square of the fields of a text
+
 
 def evaluate(text: str) -> "Constants":
     """The constants of a file; raises CannotImportError for invalid syntax or an exceeded limit."""
+    if text.count("{") > _MOST_BRACES:
+        raise CannotImportError(f"it has more than {_MOST_BRACES} braces")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes, which EasyBuild takes too

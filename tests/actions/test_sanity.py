@@ -161,6 +161,18 @@ def test_a_command_that_does_not_end_is_ended(check: Check, request: pytest.Fixt
         check.run(check.plan(commands=("timeout",)))
 
 
+def test_what_a_command_leaves_running_is_ended(check: Check) -> None:
+    check.does = "sleep 4321 & echo $! >>$0.left"
+    check.run(check.plan(commands=("a", "b")))
+    left = Path(f"{check.program}.left").read_text().split()
+    assert len(left) == 2
+    assert not [
+        number
+        for number in left
+        if b"4321" in subprocess.run(["ps", "-o", "args=", number], capture_output=True).stdout
+    ]
+
+
 def test_the_environment_is_the_modules_own(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user has set for his own runs is not in it, and no bind whose source is missing here.
 

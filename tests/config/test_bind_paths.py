@@ -151,9 +151,18 @@ def test_a_pattern_that_finds_no_end(links: Path, more: str, capfd: pytest.Captu
     text = f"name: App\nversion: '1'\nimage: {{sources: [x.sif]}}\nbinds: ['{links}/{more}x']\n"
     path = write(links.parent / "App-1.yaml", text)
     assert run(["check", str(path)]) == 5
-    said = f"App-1.yaml:4:8: binds: {links}/{more}x visits more directories than 5000 (`limits: {{pattern_directories"
-    assert said in "".join(capfd.readouterr())
+    said = f"App-1.yaml:4:8: binds: with {links}/{more}x, more directories are visited than 5000 "
+    assert f"{said}(`limits: {{pattern_directories" in "".join(capfd.readouterr())
 
 
 def test_the_most_that_a_pattern_leads_to_is_that_of_the_settings() -> None:
     assert Most() == (Limits().pattern_directories, Limits().pattern_files)
+
+
+def test_many_patterns_of_one_easyconfig(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number in range(100):
+        (tmp_path / f"links/{number}").mkdir(parents=True)
+    binds = "".join(f"\n- {{source: '{tmp_path}/links/*/{number}*', optional: true}}" for number in range(60))
+    path = write(tmp_path / "App-1.yaml", f"name: App\nversion: '1'\nimage: {{sources: [x.sif]}}\nbinds:{binds}\n")
+    assert run(["check", str(path)]) == 5
+    assert "/49*, more directories are visited than 5000 " in "".join(capfd.readouterr())

@@ -156,3 +156,31 @@ def test_a_large_requirements_file(here: Path, images: Images, capfd: pytest.Cap
     write(here / "con fig/sifmod/config.yaml", "limits: {requirements_size: 1KiB}\n")
     assert run(["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]) != 0
     assert "wanted.txt has more bytes than 1024 (`limits: {requirements_size: N}`" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["check", "import"])
+def test_a_directory_with_too_many_files(here: Path, verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """`sifmod check /` listed all the machine's files before it said anything."""
+    for number in range(3):
+        write(here / f"data/{number}/x.txt", "")
+    settings = write(here / "con fig/sifmod/config.yaml", "limits: {pattern_files: 6}\n")
+    assert run([verb, str(here / "data")]) == 2
+    assert "more files are below " in (error := capfd.readouterr().err)
+    assert "/data than 6 (`limits: {pattern_files: N}` in the settings raises the limit)" in error
+    settings.write_text("limits: {pattern_files: 7}\n")
+    run([verb, str(here / "data")])
+    assert "limits:" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("add", "Tiny/1", "-r"), ("layer", "sync", "Tiny/1")])
+def test_a_layers_files_are_read_within_the_sites_limits(
+    here: Path, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They were read before the settings, so that the key which the error named changed nothing."""
+    name = write(here / "wanted.txt", f"one @ https://host/{'x' * 70_000}\n")
+    said = "has more characters than 65536 (`limits: {requirement_size: N}`"
+    assert run([*words, str(name)]) == 2
+    assert said in capfd.readouterr().err
+    write(here / "con fig/sifmod/config.yaml", "limits: {requirement_size: 1MiB}\n")
+    run([*words, str(name)])
+    assert "limits:" not in capfd.readouterr().err

@@ -118,7 +118,7 @@ def test_a_line_that_builders_read_differently() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("links/*/*/*/*/*/*/*/x /x", "visits more directories than 5000 (`limits: {pattern_directories: N}`"),
+        ("links/*/*/*/*/*/*/*/x /x", "more directories are visited than 5000 (`limits: {pattern_directories: N}`"),
         ("huge /x", "huge has 4.4 TB, of which 0 B are allocated"),
     ],
 )
@@ -130,6 +130,33 @@ def test_files_of_a_definition(
     os.truncate(write(tmp_path / "huge", ""), 1 << 42)
     write(tmp_path / "x.def", f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n%files\n {line}\n")
     write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: x.def}\n")
+    refused(tmp_path, said, capfd)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{}/. /x", "x.def names more files than 20 (`limits: {build_files: N}`"),
+        ("{}/{{a,b,c,d,e,f,g}} /x", "x.def names more files than 20 (`limits: {build_files: N}`"),
+        ("*/{}* /x", "more directories are visited than 20 (`limits: {pattern_directories: N}`"),
+    ],
+)
+def test_many_lines_of_a_definition_together(
+    tmp_path: Path,
+    line: str,
+    said: str,
+    capfd: pytest.CaptureFixture[str],
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A definition of 10 kB that names one directory 500 times took minutes."""
+    for number in range(5):
+        write(tmp_path / f"{number}/{number}", "")
+    lines = "\n".join(line.format(number) for number in range(5))
+    write(tmp_path / "x.def", f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n%files\n{lines}\n{lines}\n{lines}\n")
+    write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: x.def}\n")
+    write(tmp_path / "sifmod/config.yaml", "limits: {build_files: 20, pattern_directories: 20}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     refused(tmp_path, said, capfd)
 
 

@@ -43,6 +43,7 @@ REFUSED = {
     "x = ('',) * 100000\n" + "y = '' % x\n" * 100: "a text or a list that is too long",
     "x = " + "(" * 5000: "invalid Python",
     "x = " + "[" * 90 + "]" * 90: "nested more than 80 deep",
+    "x = f'" + "{1}" * 300_000 + "'": "more than 10000 braces",
     "x = " + "1+" * 100_000 + "1": "nested too deep",
     "z = '\0'": "invalid Python" if sys.version_info >= (3, 11, 4) else "it contains a NUL",
     "x = ('a',) * 1000000\ny = [0 for b in x]\n": "takes more than",

@@ -13,6 +13,7 @@ from sifmod.config.detect import read_site, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.expand import texts
 from sifmod.config.find import SUFFIXES
+from sifmod.config.limits import bound, limits
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.mpi_profile import profile_of
@@ -24,11 +25,11 @@ from sifmod.config.word import resolve_easyconfig
 from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import did_you_mean
-from sifmod.errors import ConfigError, Error, Problem, SifmodError
+from sifmod.errors import ConfigError, Error, OptionError, Problem, SifmodError
 from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.render import render, render_stub
 from sifmod.result import Beside, Described, Internal, Variant
-from sifmod.system import walk
+from sifmod.system import one_line, walk
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,16 @@ def files_below(directory: Path) -> tuple[str, ...]:
 
 
 def visible_files(directory: Path, *left_out: str) -> Iterator[str]:
-    """All files below a directory, sorted, except hidden ones and those in directories with these names."""
+    """All files below a directory, sorted, except hidden ones and those in directories with these names.
+
+    Raises OptionError for too many.
+    """
+    seen = 0
     for place, directories, files in walk(directory):
+        seen += 1 + len(files)
+        if seen > limits().pattern_files:
+            what = f"more files are below {one_line(str(directory))} than {bound('pattern_files')}"
+            raise OptionError(what, "name a directory of easyconfigs")
         directories[:] = sorted(name for name in directories if name not in left_out and not name.startswith("."))
         yield from (os.path.join(place, name) for name in sorted(files) if not name.startswith("."))  # noqa: PTH118
 

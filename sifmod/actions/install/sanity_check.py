@@ -75,7 +75,7 @@ class _Image:
     def run(self, environment: Mapping[str, str], *words: str) -> Ended:
         image = str(self.directory / self.record.filename)
         start = (self.plan.runtime.path, "-q", self.plan.verb, image, *self.plan.activation.activated(words))
-        return run_child(start, cwd=Path("/"), env=environment, limit=self.limit, kept=ANSWER)
+        return run_child(start, cwd=Path("/"), env=environment, limit=self.limit, kept=ANSWER, whole=True)
 
 
 def sanity_check(

@@ -44,8 +44,8 @@ class Place:
             count = (f"--nodes={self.nodes}", f"--ntasks={self.nodes * tasks}", f"--ntasks-per-node={tasks}")
             srun = (which("srun") or "srun", "--quiet", "--overlap", "--overcommit", "--kill-on-bad-exit=1", *count)
         launch = (*srun, "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
-        environment |= AS_FIELDS
-        return run_child(launch, cwd=Path("/"), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
+        own = {**environment, **AS_FIELDS, **(env or {})}
+        return run_child(launch, cwd=Path("/"), env=own, limit=self.limit, kept=_KEPT, whole=True)
 
 
 def nodes_of(wanted: int | None) -> int | None:

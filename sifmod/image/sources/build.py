@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from glob import escape
-from itertools import islice
 from pathlib import Path
 
 from sifmod.config.build import OF_DEFINITION
-from sifmod.config.limits import NotReadError, found_within_limits, read_bounded
-from sifmod.config.pattern import TooMuchError
+from sifmod.config.limits import NotReadError, bound, found_within_limits, limits, read_bounded
+from sifmod.config.pattern import Searched, TooMuchError
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
@@ -41,7 +40,6 @@ _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
 _TAGGED = ("oci", "oci-archive")  # their `From` is PATH:TAG, or PATH
 _REGISTRIES = ("docker", "oras")
 _ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
-_MOST = 100_000  # files of one directory, and words of one pattern
 _MOST_BRACES = 100
 _LONGEST = 4096  # characters of a line that names files or an image
 
@@ -51,27 +49,38 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
 
     `arguments` are those of the build, which override the definition's own.
 
-    For a pattern its directory is included, where another file may match later. A file may be missing.
+    For a pattern its directory is included, where another file may match later. A file may be missing. Raises
+    FetchError for too many files.
     """
     found = {definition}
-    for named in (text for what, text in _read(definition, dict(arguments)) if what == "file"):
-        own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
-        for word in islice(_expanded(os.path.expandvars(own)), _MOST):
-            pattern = Path(definition.parent, word)
-            if re.search(r"[*?\[]", word):
-                found.add(pattern.parent)
-                places = _places(os.path.join(escape(str(definition.parent)), word))  # noqa: PTH118 (a pattern)
-            else:
-                places = [pattern]
-            for place in places:
-                found |= {place, *islice(_below(place), _MOST)}
+    for number, path in enumerate(_named(definition, arguments), 1):
+        if number > limits().build_files:
+            raise FetchError(f"{definition} names more files than {bound('build_files')}", "list fewer in %files")
+        found.add(path)
     return tuple(sorted(found))
 
 
-def _places(pattern: str) -> list[Path]:
+def _named(definition: Path, arguments: Pairs) -> Iterator[Path]:
+    """The files that a definition names, some of them several times."""
+    searched = Searched()
+    for named in (text for what, text in _read(definition, dict(arguments)) if what == "file"):
+        own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
+        for word in _expanded(os.path.expandvars(own)):
+            pattern = Path(definition.parent, word)
+            if re.search(r"[*?\[]", word):
+                yield pattern.parent
+                places = _places(os.path.join(escape(str(definition.parent)), word), searched)  # noqa: PTH118 (a pattern)
+            else:
+                places = [pattern]
+            for place in places:
+                yield place
+                yield from _below(place)
+
+
+def _places(pattern: str, searched: Searched) -> list[Path]:
     """The matches of a pattern. Raises FetchError if it exceeds a limit."""
     try:
-        return list(map(Path, found_within_limits(pattern, pattern, hidden=True)))
+        return list(map(Path, found_within_limits(pattern, pattern, searched, hidden=True)))
     except TooMuchError as error:
         raise FetchError(str(error), "list the files in %files, or use a narrower pattern") from error
 
