@@ -12,6 +12,7 @@ from sifmod.actions.log import record_beside
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import refresh_spider_cache
 from sifmod.actions.start import layout_at, live_names, resolve, resolve_own
+from sifmod.actions.view_modules import broken_views
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.redact import has_login, secret_parameter
@@ -45,6 +46,7 @@ class DecidedModule(NamedTuple):
     module: ModuleName
     changed: Annotated[bool, Described("whether any file was written")]
     life: ModuleLife
+    views: Annotated[tuple[ModuleName, ...], Described("views that load the module, and no longer load")]
     changes: Internal[tuple[tuple[ModuleName, str], ...]]  # of every module with its name
 
 
@@ -114,7 +116,9 @@ def decide_lives(
         try:
             for module in modules:
                 done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
-                rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
+                now = done.life.of_module(module.version)
+                views = broken_views(layout, module) if done.changed else ()
+                rows.append(DecidedModule(module, done.changed, now, views, done.changes))
                 decided(rows[-1])
         finally:  # an error does not undo earlier decisions, nor a failed after_retire its own
             if any(row.changed for row in rows) or _life_files(layout, modules) != before:

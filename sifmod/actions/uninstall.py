@@ -14,6 +14,7 @@ from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import resolve_own
+from sifmod.actions.view_modules import broken_views
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result, error_of
@@ -25,7 +26,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import known_modules, live_number, read_receipt, views_of
+from sifmod.tree.receipt import known_modules, live_number, read_receipt
 
 
 class Uninstalled(NamedTuple):
@@ -131,7 +132,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is already gone, even if these cannot be read
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
-    return Uninstalled(module, before, user_software, layers, default, views_of(layout, module), kernels)
+    return Uninstalled(module, before, user_software, layers, default, broken_views(layout, module), kernels)
 
 
 def _purge(

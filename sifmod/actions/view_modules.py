@@ -10,8 +10,8 @@ from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life, today
-from sifmod.tree.receipt import Installation, live_modules, matches
+from sifmod.tree.life import Life, read_life, today
+from sifmod.tree.receipt import Installation, live_modules, matches, views_of
 
 if TYPE_CHECKING:
     from sifmod.actions.install.decision import Decision
@@ -48,9 +48,32 @@ def loaded_by(
 def _preference(module: ModuleName, name: str, layout: Layout) -> tuple[object, ...]:
     """The sort key of modules that `name` may mean: a module system loads the greatest."""
     life = read_life(layout, module.name)
-    one = life.of(module.version)
-    shown = not (one.hidden or one.retired or (one.refused_from and one.refused_from <= today()))
+    shown = _is_shown(life.of(module.version))
     return str(module) == name, shown, life.default == module.version, version_key(module.version), module
+
+
+def _is_shown(life: Life) -> bool:
+    return not (life.hidden or life.retired or _is_refused(life))
+
+
+def _is_refused(life: Life) -> bool:
+    return life.refused_from is not None and life.refused_from <= today()
+
+
+def broken_views(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
+    """The installed views that load this module, and can no longer be loaded: neither it nor another one is found."""
+    found = views_of(layout, module)
+    if not found:
+        return ()
+    life = read_life(layout, module.name)
+    there = [one for one, _ in live_modules(layout) if one.name == module.name]
+
+    def loads(name: str, one: ModuleName) -> bool:
+        of = life.of(one.version)
+        return not _is_refused(of) if name == str(one) else matches(name, str(one)) and _is_shown(of)
+
+    broken = (view for view, name in found if not any(loads(name, one) for one in there))
+    return tuple(dict.fromkeys(broken))
 
 
 def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ def _report(row: "life.DecidedModule") -> None:
         say(f"{each}: {what}")
     if not row.changes:
         say(f"{row.module}: nothing to change")
+    for view in row.views:
+        say(f"{row.module}: {view} loads it and can no longer be loaded")
 
 
 def say_life(installation: "receipt.Installation") -> None:

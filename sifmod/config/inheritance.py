@@ -9,6 +9,7 @@ from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
 from sifmod.config.kinds import accelerator_of
+from sifmod.config.private import closed_to_author
 from sifmod.config.yaml.node import Mark, Node, base_key, join_key, printable_text, problem_at, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import check_layer
@@ -133,6 +134,9 @@ class _Reading:
         if named is None or not isinstance(named.value, str):
             return _NOTHING
         found = path.parent / named.value
+        if why := closed_to_author(found, path):
+            self._problem(named, "extends", why)
+            return _NOTHING
         try:
             if not found.is_file():
                 beside, found = found.absolute(), find_easyconfig(named.value, self.robot_paths)

@@ -237,6 +237,7 @@ def _with_files(recipe: Build, node: Node) -> Build:
             message = f"a link leaves the easyconfig's directory, {directory}"
             problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
         source = f"{directory}/{name}"
+        _refuse_closed({join_key("image.build.files", name): replace(written[name], value=source)})
         other = places.setdefault(place_in_image(source, target), source)
         if other != source and not (os.path.isdir(other) and os.path.isdir(source)):  # noqa: PTH112 (as above)
             message = f"{target} is also the path of {other}: give each file its own path"

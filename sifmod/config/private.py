@@ -21,7 +21,7 @@ def closed_to_author(path: str | Path, by: str | Path) -> str:
         wanted = ((real, 4), *((above, 1) for above in real.parents))
         if all(_may(os.stat(place), author, need) for place, need in wanted):  # noqa: PTH116 (a text)
             return ""
-    except OSError:  # a missing file: its reader reports it
+    except (OSError, ValueError):  # a missing file, a NUL in its name: its reader reports it
         return ""
     return f"{path} is closed to {user_name(author)}, who owns {by}"
 

@@ -17,6 +17,7 @@ from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import accelerator_of
 from sifmod.config.limits import bound, found_within_limits, limits, raised
 from sifmod.config.pattern import Searched
+from sifmod.config.private import closed_to_author
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, OpenLine, OwnFile, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at, tree
@@ -240,6 +241,8 @@ def _read(path: Path, above: tuple[Path, ...], reading: _Reading) -> _Read:
         depth, wrong = len(above) + 1, reading.outside(included, word)
         if included in above or included == path:
             wrong = f"{word} includes itself"
+        elif why := closed_to_author(included, path):
+            wrong = why
         elif depth > limits().include_depth:
             wrong = f"{word} is included at depth {depth}, which is more than {bound('include_depth')}"
         elif next(reading.included_files) > limits().included_files:

@@ -35,6 +35,7 @@ NO_LAYER = 24  # the exit code of the launcher if the layer that SIFMOD_LAYER na
 # the directory of runscripts is always bound and set in RUNSCRIPTS
 NO_RUNSCRIPTS = "The easyconfig of this module has no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's variables do not reach the container if the plan sets them
+_HOST_PYTHON = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR")  # nor these, which say where the host's is
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # scripts that call others
 _SOURCED = ("init-conda-venv",)  # sourced by a shell, not executed
@@ -140,7 +141,7 @@ def _launcher(plan: Plan, number: int) -> str:
         plain_path=":".join(plan.path),
         python_key=python_key(plan),
         python_path=":".join(python_path(plan)),
-        kept_out=tuple(name for name in _KEPT_OUT if name in plain),
+        kept_out=(*(name for name in _KEPT_OUT if name in plain), *_HOST_PYTHON),
         env=tuple((name, value, plain[name]) for name, value in plan.container_env),
         loaded=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
         image_variables=image_variables(plan.module),

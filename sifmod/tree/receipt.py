@@ -283,9 +283,8 @@ def is_number(text: str) -> bool:
 _NO_VIEW = b'"modules":[]'  # search the text first: most receipts are not parsed
 
 
-def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
-    """The installed views that load this module, and have no replacement for it in the prefix."""
-    here = [str(one) for one, _ in live_modules(layout) if one != module]
+def views_of(layout: Layout, module: ModuleName) -> tuple[tuple[ModuleName, str], ...]:
+    """The installed views that load this module, each with its name in the view."""
     found = []
     for view, number in live_modules(layout):
         root = layout.generation(view, number)
@@ -293,9 +292,7 @@ def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
             if _NO_VIEW in read(root / RECEIPT):
                 continue
         installation = read_receipt(root)
-        wanted = [one for one in (installation.modules if installation else ()) if matches(one, str(module))]
-        if any(not any(matches(one, other) for other in here) for one in wanted):
-            found.append(view)
+        found += [(view, one) for one in (installation.modules if installation else ()) if matches(one, str(module))]
     return tuple(found)
 
 

@@ -70,6 +70,30 @@ def test_each_step_is_told_and_recorded(tmp_path: Path, capfd: pytest.CaptureFix
     ]
 
 
+@pytest.mark.usefixtures("layout")
+def test_the_views_that_no_longer_load_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A hidden module is loaded by its full name only, a retired one by none; another version may take its place."""
+    for name, loads in (("Any", "Tiny"), ("Begun", "Tiny/1"), ("Full", "Tiny/1.0")):
+        view = write(tmp_path / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nmodules: [{loads}]\n")
+        assert run(["install", "-q", str(view)]) == 0
+    for words, broken in (
+        ("hide Tiny/1.0", ["Begun/1"]),
+        ("hide Tiny/1.0", []),
+        ("hide Tiny/2.0", ["Any/1"]),
+        ("hide --undo Tiny/2.0", []),
+        ("hide --undo Tiny/1.0", []),
+        ("deprecate --since 2020-01-01 --until 2020-02-01 Tiny/1.0", ["Begun/1", "Full/1"]),
+        ("retire --since 2099-01-01 Tiny/2.0", ["Any/1"]),
+        ("retire --undo Tiny/2.0", []),
+        ("uninstall Tiny/2.0", ["Any/1"]),
+    ):
+        rows = answer(capfd, tuple(words.split()))
+        rows = rows["uninstalled"] if words.startswith("uninstall") else rows
+        assert [row["views"] for row in rows] == [broken], words
+    assert run(["retire", "Tiny/1.0"]) == 0
+    assert "== Tiny/1.0: Full/1 loads it and can no longer be loaded" in capfd.readouterr().err.splitlines()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

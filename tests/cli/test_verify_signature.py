@@ -101,6 +101,32 @@ def test_the_sites_keys_and_an_installed_module(
     assert run(["verify", "--signature", "--keys", str(ann.public()), "Tiny"]) == 0  # beside the site's own
 
 
+def test_without_the_link_the_sites_copy_is_checked(
+    sif: Path,
+    people: tuple[Signer, Signer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A load takes it, so the store's image says nothing."""
+    ann, _ = people
+    copy = tmp_path / "central" / "Tiny-1.0.sif"
+    copy.parent.mkdir()
+    shutil.copy(sif, copy)
+    ann.sign(sif)
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    easyconfig.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{sif}']}}\n")
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.setenv("SIFMOD_IMAGE_DIRS", str(copy.parent))
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    words = ["verify", "--signature", "--keys", str(ann.public()), "Tiny"]
+    assert run(words) == 0
+    (tmp_path / "prefix" / "software" / "Tiny" / "1.0" / copy.name).unlink()
+    capfd.readouterr()
+    assert run(words) == 1
+    assert f"{copy} is not signed" in capfd.readouterr().out
+
+
 def test_without_a_key_it_is_said_who_is_to_have_signed(
     sif: Path, people: tuple[Signer, Signer], capfd: pytest.CaptureFixture[str]
 ) -> None:

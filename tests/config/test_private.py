@@ -60,6 +60,26 @@ def test_an_easyconfig_of_another_user_does_not_name_it(
     assert "s3cret-word" not in said
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("check", "{extends: ../secret, name: Tool, version: '1'}"),
+        ("check", "{name: Tool, version: '1', image: {build: {from: 'docker://x/y', files: {secret: /s}}}}"),
+        ("stack plan", "{include: [../secret]}"),
+    ],
+)
+def test_nor_does_another_key_or_a_stack(
+    theirs: Path, command: str, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (theirs / "secret").write_text("name: s3cret-word\n")
+    (theirs / "secret").chmod(0o600)
+    path = write(theirs / "Tool-1.yaml", f"{text}\n")
+    assert sifmod([*command.split(), str(path)]) == 5
+    said = "".join(capfd.readouterr())
+    assert f"secret is closed to user {AUTHOR}, who owns {path}" in said
+    assert "s3cret-word" not in said
+
+
 def test_requirements_of_another_user_do_not_include_it(theirs: Path) -> None:
     path = write(theirs / "requirements.txt", "-r ../secret\n")
     with pytest.raises(OptionError, match=r"--requirement \.\./secret: .*/secret is closed to user 54321") as error:

@@ -60,6 +60,15 @@ def test_an_easyconfig_can_let_them_in(shared_tmp: Path, tiny: Path) -> None:
     assert found["PYTHONPATH"] == "/host/lib"
 
 
+def test_the_place_of_the_hosts_python_stays_out(shared_tmp: Path, tiny: Path) -> None:
+    """An easyconfig or the user can say where the image's is."""
+    names = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR")
+    switch = make_generation(tiny_plan(shared_tmp, env=(("PYTHONHOME", "/opt/image"),)), tiny)
+    host = {**os.environ, **dict.fromkeys(names, "/host"), "APPTAINERENV_PYTHONPLATLIBDIR": "mine"}
+    found = environment(run((switch / "bin" / "show-env",), env=host))
+    assert [found.get(name) for name in names] == ["/opt/image", None, "mine"]
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_the_users_own_value_goes_first(
     somebody: Somebody, shared: Path, switch: Path, module_tool: ModuleTool, spelling: str

@@ -375,9 +375,7 @@ sifmod_add_bind() {
 
 # The environment of the command.
 sifmod_set_environment() {
-  {% if kept_out %}
   unset {{ kept_out | join(" ") }}
-  {% endif %}
   {% if plan.verb == "run" %}
   # otherwise the runscript of an OCI image would evaluate the arguments
   sifmod_as_is=yes
