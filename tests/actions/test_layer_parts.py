@@ -656,6 +656,22 @@ def test_a_dependency_that_is_not_from_an_index_is_no_gap(place: str, tmp_path: 
     assert asked(editable=(str(above), str(project))).added == {}
 
 
+def test_a_package_names_no_file_here(tmp_path: Path) -> None:
+    """A stranger's wheel named a closed file of the user by its path, and the layer showed it to all."""
+    private = wheel(tmp_path, "private")
+    needs = wheel(tmp_path, "needs", requires=(f"private @ file://{private}",))
+    python = ImagePython(sys.executable, sys.prefix, sys.version_info[:3], "", {}, PROTECTED)
+
+    def asked(*requirements: str) -> Resolved:
+        wanted = PackageRequest(requirements, words=("--python", sys.executable, "--no-index"))
+        return resolve(python, wanted, "", uv_here(Path(tempfile.mkdtemp(dir=tmp_path))))
+
+    with pytest.raises(OptionError, match="private is required from a file here by another package"):
+        asked(f"needs @ file://{needs}")
+    both = asked(f"needs @ file://{needs}", f"private @ file://{private}")
+    assert both.added == {"needs": "1.0", "private": "1.0"}
+
+
 def test_a_text_of_a_lock_that_is_too_long(tmp_path: Path) -> None:
     """`requires-python` of 60 MB has 15 million bounds."""
     lock = write(tmp_path / "pylock.toml", f'requires-python = "{">=3," * 20_000}>=3"\n')

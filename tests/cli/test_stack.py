@@ -931,3 +931,30 @@ def test_a_default_stays_until_its_successor_is_there(here: Path, capfd: pytest.
     assert run(["stack", "apply", "stack.yaml", SKIP]) != 0
     assert read_life(layout, "Own").default is None
     assert read_life(layout, "Own").of("1").hidden
+
+
+def test_a_refused_bundle_leaves_the_files_of_the_one_before(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """From these files what is installed is rendered again: a refused easyconfig went live by `--module-only`."""
+    write(here / "stack.yaml", "name: one\neasyconfigs: [own/Own-1.yaml]\n")
+    other = here / "other"
+    for number, more in (1, ""), (2, "env: {REFUSED: x}\n"):
+        with (here / "own/Own-1.yaml").open("a") as file:
+            file.write(more)
+        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+        assert run(["stack", "lock", "stack.yaml"]) == 0
+        assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", f"{number}.tar"]) == 0
+    apply = ["stack", "apply", SKIP, "--prefix", str(other), "--bundle"]
+    assert run([*apply, "2.tar", "--module-syntax", "tcl"]) == 18
+    assert not [path for path in (other / "stacks").rglob("*") if path.is_file()]
+    assert run([*apply, "1.tar"]) == 0
+    before = contents(other / "stacks")
+    capfd.readouterr()
+    assert run([*apply, "2.tar", "--module-syntax", "tcl"]) == 18
+    assert "does not match the lock" in capfd.readouterr().err
+    assert contents(other / "stacks") == before
+    assert run([*apply, "2.tar"]) == 0
+    assert contents(other / "stacks") != before
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from packaging.version import Version
 
@@ -45,6 +45,7 @@ from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.uv_settings import write_private
 
 _NO_DIGEST = "0" * 64
+_LONGEST = 2000  # characters of a line of uv in which a name is looked for: more take quadratic time
 _NEEDS = re.compile(
     r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
@@ -117,9 +118,13 @@ def resolve(
 
 
 def _check_named(lock: str, wanted: PackageRequest, trees: Trees, place: str) -> None:
-    """Raise OptionError for a repository or directory that only a package names: nothing would install it."""
+    """Raise OptionError for a repository or directory that only a package names: nothing would install it.
+
+    Nor may a package name a file here: the layer would show it to all who read the layer.
+    """
     named = (*map(project, wanted.editable), *dict(wanted.projects).values())
     known = set(map(os.path.realpath, (*named, *(tree for _, tree in trees.values()))))
+    known |= {os.path.realpath(path) for path in map(path_of, wanted.requirements) if path}
     for package in tomllib.loads(lock).get("packages", []):
         if "vcs" in package:
             raise OptionError(
@@ -129,6 +134,12 @@ def _check_named(lock: str, wanted: PackageRequest, trees: Trees, place: str) ->
         if "directory" in package and os.path.realpath(Path(place, package["directory"]["path"])) not in known:
             raise OptionError(
                 f"{package['name']} is required from a directory by another package", "name that directory as well"
+            )
+        archive = package.get("archive", {})
+        file = archive.get("path") or unquote(archive.get("url", "").partition("file://")[2])
+        if file and os.path.realpath(Path(place, file)) not in known:
+            raise OptionError(
+                f"{package['name']} is required from a file here by another package", "name that file as well"
             )
 
 
@@ -260,7 +271,7 @@ def followed(python: ImagePython, lock: str) -> Resolved:
 
 
 def _explained(lines: Sequence[str], python: ImagePython, wanted: PackageRequest) -> OptionError | FetchError:
-    text, kept = " ".join(line.strip() for line in lines), python.protected
+    text, kept = " ".join(line.strip()[:_LONGEST] for line in lines), python.protected
     for found in _NEEDS.finditer(text):
         if own := kept.get(normalized(found["needs"])):
             who = f"{found['who']} {(found['version'] or '').removeprefix('==')}".strip()
