@@ -915,6 +915,10 @@ def test_a_module_is_not_retired_before_its_successor_is_there(here: Path, capfd
     write(here / "own/Own-2.yaml", own_2)
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert read_life(layout, "Own").of("1").retired
+    assert "successor" not in capfd.readouterr().err
+    write(here / "stack.yaml", f"easyconfigs: [own/Own-2.yaml, {retired.replace('Own/2', 'Own/9')}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert "warning: Own/1: its successor Own/9 is not installed here" in capfd.readouterr().err
 
 
 def test_a_default_stays_until_its_successor_is_there(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -950,7 +954,9 @@ def test_a_refused_bundle_leaves_the_files_of_the_one_before(here: Path, capfd: 
     before = contents(other / "stacks")
     capfd.readouterr()
     assert run([*apply, "2.tar", "--module-syntax", "tcl"]) == 18
-    assert "does not match the lock" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "does not match the lock" in said
+    assert "hint: without --module-syntax the bundle's settings are used" in said
     assert contents(other / "stacks") == before
     assert run([*apply, "2.tar"]) == 0
     assert contents(other / "stacks") != before

@@ -20,7 +20,7 @@ from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
 from sifmod.actions.stack.watch import JobsStand, JobWatch, StackTest
 from sifmod.actions.workers import FinishedEvent, ProgressEvent, TextEvent
 from sifmod.config.name import ModuleName
-from sifmod.config.site import Site
+from sifmod.config.site import DECIDING, Site
 from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.generation import tidy
 from sifmod.tree.receipt import live_number
@@ -108,11 +108,20 @@ def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
         tell(opened)
         try:
             apply = _Apply(read_stack(opened.file, opened.options), run, reporter, tell)
-            plans = apply.plans(opened.differing if opened.local else ())
+            plans = apply.plans(_own_settings(opened, run.options))
         except BaseException:  # a refused bundle leaves no file from which what is installed could be rendered
             opened.undo()
             raise
         return apply.outcome(*plans)
+
+
+def _own_settings(opened: OpenBundle, options: StackOptions) -> str:
+    """A hint about the settings of this run that take precedence over those of the bundle; "" without any."""
+    if opened.local:
+        differ = f"these settings differ: {'; '.join(opened.differing)}. " if opened.differing else ""
+        return differ and f"{differ}Without --local-settings the bundle's settings are used"
+    typed = ", ".join(f"--{key.replace('_', '-')}" for key in options.site if key in DECIDING)
+    return typed and f"without {typed} the bundle's settings are used"
 
 
 @dataclass(frozen=True)
@@ -122,10 +131,10 @@ class _Apply:
     reporter: Reporter
     tell: Tell
 
-    def plans(self, differing: tuple[str, ...] = ()) -> tuple[StackPlan, StackPlan]:
+    def plans(self, hint: str = "") -> tuple[StackPlan, StackPlan]:
         """Remove files of dead runs; then the plan of all modules, and that of those which this run is about.
 
-        `differing` settings are the hint if a lock does not match.
+        `hint`, if there is one, is that of a lock which does not match.
         """
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
         check_group(site)
@@ -135,9 +144,7 @@ class _Apply:
         whole = plan_stack(planned)
         plan = only(whole, self.run.options.only)
         if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
-            if differing:
-                settings = f"these settings differ: {'; '.join(differing)}"
-                refused.hint = f"{settings}. Without --local-settings the bundle's settings are used"
+            refused.hint = hint or refused.hint
             raise refused  # with a lock every module is installed, or none
         return whole, plan
 

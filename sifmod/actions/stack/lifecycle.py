@@ -8,6 +8,7 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.life import change_life, check_life, differences
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_plan import Mark, StackPlan, Step, refuse_twice
+from sifmod.actions.start import live_names
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
@@ -134,6 +135,8 @@ def apply_lifecycle(
                 later += [f"{name}/{version}"] if waits else []
                 if not waits:
                     reporter.say(f"warning: {name}/{version} was not retired: {successor} is not installed")
+            elif one.retired and one.retired != before.of(version).retired and not _is_known(plan, one.retired):
+                reporter.say(f"warning: {name}/{version}: its successor {one.retired.successor} is not installed here")
         default = life.default
         if default and not _is_there(plan, name, default):
             if not waits:
@@ -156,6 +159,12 @@ def _missing_successor(plan: StackPlan, one: Life, before: Life) -> str:
         return ""
     of_stack = (step.module for step in plan.steps if step.module and str(step.module) == one.retired.successor)
     return next((str(module) for module in of_stack if live_number(plan.layout, module) is None), "")
+
+
+def _is_known(plan: StackPlan, retired: Retired) -> bool:
+    """Whether a successor is installed, by its name alone too; true without one."""
+    known = live_names(plan.layout)
+    return not retired.successor or any(retired.successor in (str(one), one.name) for one in known)
 
 
 def _can_stay(plan: StackPlan, name: str, life: NameLife) -> bool:
