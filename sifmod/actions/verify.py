@@ -12,14 +12,24 @@ from sifmod.actions.layer.places import found_layers
 from sifmod.actions.start import installed, live_names, resolve
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
-from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError, SifmodError, as_result
+from sifmod.errors import (
+    Error,
+    FetchError,
+    InstallError,
+    ModuleError,
+    OptionError,
+    PermissionsError,
+    SifmodError,
+    as_result,
+)
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
 from sifmod.result import Beside, Described, Internal, ModuleText
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import ImageRecord, Installation
+from sifmod.tree.life import read_life
+from sifmod.tree.receipt import ImageRecord, Installation, live_number
 from sifmod.tree.state import additions
 
 
@@ -60,7 +70,20 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
         findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
-    return tuple(findings)
+    return (*findings, *_decisions(layout, installation.module.name))
+
+
+def _decisions(layout: Layout, name: str) -> list[Finding]:
+    """The findings about the default, the hidden and the retired modules of a name: loads follow them."""
+    path = str(layout.life(name))
+    try:
+        default = read_life(layout, name).default
+    except (InstallError, OSError) as error:
+        found = error.message if isinstance(error, InstallError) else os.strerror(error.errno or 0)
+        return [Finding("unreadable", path, "decisions about its modules", found)]
+    if default is None or live_number(layout, ModuleName(name, default)) is not None:
+        return []
+    return [Finding("missing", path, f"the default {name}/{default}", "nothing")]
 
 
 def _inventory(layout: Layout, sha256: str) -> list[Finding]:

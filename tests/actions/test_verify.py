@@ -42,6 +42,20 @@ def test_all_is_well(layout: Layout, installation: Installation) -> None:
     assert disk_state(layout.prefix) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [("{", "unreadable", "is invalid: "), ('{"format": 1, "default": "9", "versions": {}}', "missing", "nothing")],
+)
+def test_decisions_that_no_load_can_follow(
+    layout: Layout, installation: Installation, text: str, kind: Kind, found: str
+) -> None:
+    write(layout.life("Tiny"), text)
+    (finding,) = verify(layout, installation)
+    assert (finding.kind, finding.path) == (kind, str(layout.life("Tiny")))
+    assert found in finding.found
+    assert finding.fault
+
+
 def rewrite(path: Path, data: bytes) -> None:
     path.parent.chmod(0o755)
     mode = path.stat().st_mode
