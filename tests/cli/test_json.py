@@ -75,7 +75,7 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
         *(("released", None, 2), ("removed", None, 2)),
     ]
     live: dict[str, object] = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
-    assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live}]
+    assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live, "views": []}]
     (row,) = told("deprecate", "Tiny", "--since", "2026-01-02", "--until", "2999-03-31")
     assert row["life"]["deprecated"] == {"since": "2026-01-02", "until": "2999-03-31", "message": ""}
     assert told("hide", "--undo", "Tiny")[0]["changed"] is False

@@ -74,7 +74,8 @@ def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
 
 def covers(hosts: tuple[str, ...], host: str) -> bool:
     """Whether `host` is among `hosts`; one of these without a port matches all ports."""
-    return host in hosts or re.sub(":[0-9]+$", "", host) in hosts
+    name = re.sub(":[0-9]+$", "", host)
+    return not {host, name, name.strip("[]")}.isdisjoint(hosts)
 
 
 def source_of(reference: Reference) -> str:
