@@ -23,7 +23,7 @@ with later():
     from sifmod.actions.stack import bundle as bundles
     from sifmod.actions.stack import init as stack_init
     from sifmod.actions.stack import record, stack_plan
-    from sifmod.cli import newer as told
+    from sifmod.cli import newer as newer_output
     from sifmod.cli import progress
     from sifmod.tree import provenance, receipt
 
@@ -80,8 +80,8 @@ def outdated(given: StackFile) -> int:
     if given.as_json:
         print_json(found)
     else:
-        told.say_newer(found, "", f"none of the stack's modules is installed in {plan.layout.prefix}")
-    return told.unasked(found)
+        newer_output.say_newer(found, "", f"none of the stack's modules is installed in {plan.layout.prefix}")
+    return newer_output.unasked(found)
 
 
 class LockOptions(StackFile):
