@@ -1,6 +1,7 @@
 """The operating system: errors by meaning, texts for people, users, own directories."""
 
 import errno
+import grp
 import os
 import pwd
 import re
@@ -113,6 +114,20 @@ def not_own(place: Path) -> str:
     if status.st_uid != os.geteuid():
         return f"{place} belongs to {user_name(status.st_uid)}"
     return f"other users can write {place}" if status.st_mode & 0o022 else ""
+
+
+def open_to_others(place: Path) -> bool:
+    """Whether other users can add files to a directory. A group named like its only member is that user's own."""
+    status, me = place.stat(), user_name(os.geteuid())
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o002:
+        return True
+    if not status.st_mode & 0o020:
+        return False
+    try:
+        group = grp.getgrgid(status.st_gid)
+    except KeyError:
+        return True
+    return group.gr_name != me or not set(group.gr_mem) <= {me}
 
 
 def own_directory(place: Path) -> Path:

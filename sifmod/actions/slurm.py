@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sifmod.config.partition import Nodes, SlurmKeys, partition_for
 from sifmod.errors import OptionError
 from sifmod.image.child import Ended, run_child
+from sifmod.system import open_to_others
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -87,6 +88,16 @@ def this_element() -> str:
     """The array element that this process is part of, such as `12_3`; "" if it is none."""
     numbers = (os.environ.get(f"SLURM_ARRAY_{part}", "") for part in ("JOB_ID", "TASK_ID"))
     return "_".join(filter(None, numbers))
+
+
+def check_output_directory(place: Path, hint: str) -> None:
+    """Raise OptionError if other users could plant links there, which Slurm follows when it opens a job's output.
+
+    The names are no secret, as job numbers count up.
+    """
+    if open_to_others(place):
+        why = f"other users can write in {place}, and could lead the job's output into another file of yours"
+        raise OptionError(why, hint)
 
 
 def submit(*words: str) -> str:

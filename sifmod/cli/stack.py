@@ -59,6 +59,7 @@ def asked_of_jobs(given: "ApplyOptions") -> "stack_jobs.JobOptions | None":
         raise OptionError(f"--job-output-dir: there is no directory {directory}", "create it where all nodes see it")
     if not os.access(directory, os.W_OK | os.X_OK):  # or each job would fail without a log
         raise OptionError(f"--job-output-dir: you cannot write in {directory}", "name a directory of your own")
+    slurm.check_output_directory(directory, "name a directory of your own: --job-output-dir DIRECTORY")
     if given.job_test_partition and not given.job_test:
         raise OptionError("--job-test-partition needs --job-test", "add --job-test")
     account, partition = given.job_account, given.job_partition

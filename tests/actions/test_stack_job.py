@@ -177,6 +177,27 @@ def test_a_directory_that_is_closed_to_the_user_gets_no_logs(shared_tmp: Path, o
     assert f"--job-output-dir: you cannot write in {shared_tmp}/closed" in done.stderr
 
 
+@pytest.mark.usefixtures("needs_root")
+def test_a_directory_where_others_can_plant_links_gets_no_logs(
+    here: Path, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Slurm writes through a link under the log's name, which a member can guess."""
+    program("sbatch", "touch submitted; echo 9")
+    logs = here / "logs"
+    logs.mkdir()
+    for mode in (0o1777, 0o2775, 0o757):
+        logs.chmod(mode)
+        os.chown(logs, -1, os.getegid() if mode == 0o757 else 12)
+        before = disk_state(here)
+        assert run(["stack", "apply", "stack.yaml", "--job", "--job-output-dir", "logs"]) == 2
+        assert f"other users can write in {logs}, and could lead the job's output" in capfd.readouterr().err
+        assert disk_state(here) == before
+    logs.chmod(0o2775)
+    os.chown(logs, -1, os.getegid())  # root's own group, as users of a private group have one
+    assert run(["stack", "apply", "stack.yaml", "--job", "--job-output-dir", "logs"]) == 0
+    assert (here / "submitted").exists()
+
+
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
     write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
     write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")

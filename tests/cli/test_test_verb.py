@@ -315,6 +315,15 @@ def test_a_job_imports_nothing_of_the_current_directory(
 
 
 @pytest.mark.usefixtures("node")
+def test_a_job_does_not_start_where_others_can_plant_links(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path.cwd().chmod(0o1777)
+    before = disk_state(Path.cwd()), disk_state(programs)
+    why = answer(capfd, ("test", "Gpu", "--job"), 2)["error"]
+    assert why == f"other users can write in {Path.cwd()}, and could lead the job's output into another file of yours"
+    assert (disk_state(Path.cwd()), disk_state(programs)) == before
+
+
+@pytest.mark.usefixtures("node")
 def test_a_job_without_an_answer_leaves_its_log(
     programs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from sifmod.actions.install.reapply import planned
 from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
+from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, check_output_directory, states, submit
 from sifmod.actions.test.collective import Bandwidth, Found, Place, check_ended, look, measured, perf, run_collective
 from sifmod.actions.test.nccl_log import Network, read_log
 from sifmod.config.name import ModuleName
@@ -240,8 +240,9 @@ def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None
     """Submit `sifmod test …` and wait for its output. If the wait is interrupted, the job is cancelled.
 
     The job's files go to the current directory, as with sbatch; the log stays if the test failed. Raises OptionError if
-    the job is rejected, SanityCheckError if it ends without an answer or with an error.
+    others can write there or the job is rejected, SanityCheckError if it ends without an answer or with an error.
     """
+    check_output_directory(Path.cwd(), "change to a directory of your own; the job's files go to the current one")
     wrap = shlex.join((*SIFMOD, "test", *test, "--json"))
     files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
     number = submit("--job-name=sifmod-test", *resources.words, *files, f"--wrap=exec {wrap}")
