@@ -16,7 +16,7 @@ from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import ConfigError, PermissionsError, SifmodError
 from sifmod.module.quote import shell
 from sifmod.system import size_text
 from sifmod.tree.layout import Layout
@@ -112,8 +112,14 @@ def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         trees = layouts_of(site, environ)
         modules = known(trees)
-        stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
     except (SifmodError, OSError):  # a tree that this user cannot read, which another line reports
+        return
+    try:
+        stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
+    except PermissionsError as error:
+        yield Finding("layers", "missing", error.message, error.hint)
+        return
+    except OSError:
         return
     if stale:
         size = size_text(sum(layer.size for layer in stale))

@@ -1,5 +1,6 @@
 """Of several places with a layer the launcher, both kinds of modulefile and the verbs take the same one."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from sifmod.config.kinds import StaleLayer
 from sifmod.module.plan import Bind, Runtime, Wrapper
 from sifmod.module.scripts import NO_LAYER
 from sifmod.tree.layout import Layout
-from support.command import run
+from support.command import SIFMOD, run
 from support.module_tool import ModuleTool
+from support.user import OrdinaryUser
 
 KEY = "0123456789abcdef"
 SAYS = '#!/bin/sh\nprintf "%s\\n" "$SINGULARITY_BINDPATH" "$SINGULARITYENV_PYTHONPATH" "$SINGULARITYENV_PREPEND_PATH"\n'
@@ -221,6 +223,35 @@ def test_a_command_says_it_where_no_load_has(
     steps = (f"module load {NAME} 2>&1", "python 2>&1", f"'{python}' 2>&1")
     done = chosen.session(steps, site.published.modules, given)
     assert ["another image" in step.stdout for step in done] == [True, False, False]
+
+
+@pytest.mark.parametrize("closed", ["lay", f"lay/{NAME}/default"])
+def test_a_layer_that_the_user_names_and_cannot_reach_is_an_error(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, lmod: ModuleTool, environment_modules: ModuleTool, closed: str
+) -> None:
+    """Another package of the same name, or none, would be used without a word."""
+    site = made(shared_tmp)
+    site.make("lay")
+    Path(site.published.root / "share/image").chmod(0o644)
+    given = site.variables({"SIFMOD_LAYERS": f"rel::@/nowhere:{shared_tmp}/lay"})
+    place, way, says = shared_tmp / closed, (site.published.root / "bin/python",), "names, is closed to you"
+    assert says not in ordinary_user.run(way, {**given}, shared_tmp).stderr
+    place.chmod(0o700)
+    os.chown(place, 0, 0)
+    refused = ordinary_user.run(way, {**given}, shared_tmp)
+    assert (refused.code, refused.stdout) == (25, "")
+    assert f"{shared_tmp}/lay, which SIFMOD_LAYERS {says}" in refused.stderr
+    for tool in (lmod, environment_modules):
+        for script in (f"module load {NAME}", f"module --force load {NAME}; module list"):
+            loaded = tool.run(script, site.published.modules, given, ordinary_user.user)
+            assert f"{shared_tmp}/lay, which SIFMOD_LAYERS {says}" in " ".join(loaded.stderr.split())
+            assert "_LMFILES_" not in loaded.environment or NAME not in loaded.environment["_LMFILES_"]
+    if closed == "lay":
+        for verb in ("layer list", "verify"):
+            done = ordinary_user.run((*SIFMOD, *verb.split(), "--prefix", site.top / "tree"), given, shared_tmp)
+            assert (done.code, says in done.stderr) == (25, True)
+        told = ordinary_user.run((*SIFMOD, "doctor", "--prefix", site.top / "tree"), given, shared_tmp)
+        assert says in told.stdout
 
 
 @pytest.mark.parametrize("way", ["launcher"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.errors import ModuleError, OptionError, ViewError
+from sifmod.errors import ModuleError, OptionError, PermissionsError, ViewError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.tree.layer import (
@@ -119,7 +119,17 @@ def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
 
 
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
-    """Every live layer visible to the modules of these trees."""
+    """Every live layer visible to the modules of these trees.
+
+    Raises PermissionsError for a directory of SIFMOD_LAYERS that is closed to this user, as a load fails then.
+    """
+    for named in (one for one in environ.get("SIFMOD_LAYERS", "").split(":") if one.startswith("/")):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                Path(named, "any").stat()
+            except PermissionError as error:
+                why = f"{named}, which SIFMOD_LAYERS names, is closed to you"
+                raise PermissionsError(why, "ask its owner, or leave it out") from error
     for place in searched(trees, environ):
         yield from all_layers(place)
 

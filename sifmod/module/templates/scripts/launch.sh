@@ -224,6 +224,9 @@ sifmod_find_layer() {
   sifmod_own=${EBU_USER_PREFIX:-$sifmod_own}
   case $sifmod_own in \~/*) sifmod_own=${HOME-}${sifmod_own#"~"} ;; esac
   IFS=:
+  for sifmod_directory in ${SIFMOD_LAYERS-}; do
+    sifmod_check_open "$sifmod_directory" {{ plan.layers | shell }}"/$sifmod_name/$sifmod_key/live/pylock.toml"
+  done
   for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
     "$sifmod_own/sifmod/layers" "$sifmod_prefix/layers"; do
     sifmod_place=$sifmod_directory/{{ plan.layers | shell }}/$sifmod_name
@@ -244,6 +247,15 @@ sifmod_find_layer() {
     sifmod_fail "there is no layer $sifmod_name" "\`sifmod layer list\` lists the existing ones" 24
   fi
   if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ]; then sifmod_tell_stale; fi
+}
+
+# A directory of SIFMOD_LAYERS that is closed to this user would leave out its packages without a word.
+sifmod_check_open() {
+  case $1 in /*) sifmod_rest=$1/$2 ;; *) return ;; esac
+  while [ -n "$sifmod_rest" ] && [ ! -e "$sifmod_rest" ]; do sifmod_rest=${sifmod_rest%/*}; done
+  if [ -d "$sifmod_rest" ] && [ ! -x "$sifmod_rest" ]; then
+    sifmod_fail "$1, which SIFMOD_LAYERS names, is closed to you" 'ask its owner, or leave it out' 25
+  fi
 }
 
 # A layer that is requested by name, or for which SIFMOD_STALE_LAYER (else the site) is `refuse`, is an error. Else it is

@@ -128,6 +128,17 @@ local function layer_directories(module)
    return found
 end
 
+-- A directory of SIFMOD_LAYERS that is closed to this user would leave out its packages without a word.
+local function check_open(place)
+   for directory in (os.getenv("SIFMOD_LAYERS") or ""):gmatch("/[^:]+") do
+      local _, why = lfs.attributes(join(directory, place), "mode")
+      if why and why:find("Permission denied", 1, true) then
+         LmodError(("%s: %s, which SIFMOD_LAYERS names, is closed to you; nothing was changed; ask its owner, or leave it out")
+            :format(myModuleFullName(), directory))
+      end
+   end
+end
+
 -- The layer that `sifmod add` has built for this image, else whether there is one for another image.
 local function find_layer(module)
    local name = os.getenv("SIFMOD_LAYER") or "default"
@@ -135,6 +146,7 @@ local function find_layer(module)
    if not file then return nil, false end
    local key, other = file:read("*l"), false
    file:close()
+   if mode() == "load" then check_open(join(module.layers, name, key or "", "live/pylock.toml")) end
    for _, directory in ipairs(layer_directories(module)) do
       local place = join(directory, module.layers, name)
       local live = join(place, key or "", "live")

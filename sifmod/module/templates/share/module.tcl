@@ -121,6 +121,17 @@ proc sifmod_layer_directories {module} {
     return [lappend found $prefix/layers]
 }
 
+# A directory of SIFMOD_LAYERS that is closed to this user would leave out its packages without a word.
+proc sifmod_check_open {directories place} {
+    foreach directory $directories {
+        if {[string index $directory 0] eq "/" && [catch {file stat $directory/$place status}]
+            && [lindex $::errorCode 1] eq "EACCES"} {
+            sifmod_fail "[module-info name]: $directory, which SIFMOD_LAYERS names, is closed to you;\
+                nothing was changed; ask its owner, or leave it out"
+        }
+    }
+}
+
 # The layer that `sifmod add` has built for this image, else nothing; reports one for another image.
 proc sifmod_find_layer {module} {
     set name default
@@ -129,6 +140,9 @@ proc sifmod_find_layer {module} {
     if {[catch {open [dict get $module root]/share/image} file]} {return}
     set key [gets $file]
     close $file
+    if {[info exists ::env(SIFMOD_LAYERS)] && [module-info mode load]} {
+        sifmod_check_open [split $::env(SIFMOD_LAYERS) :] [dict get $module layers]/$name/$key/live/pylock.toml
+    }
     set other {}
     foreach directory [sifmod_layer_directories $module] {
         set place $directory/[dict get $module layers]/$name
