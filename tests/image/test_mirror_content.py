@@ -1,5 +1,6 @@
 """A mirror that gives something else than what was asked for: its own registry is asked, and it is told."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from sifmod.errors import FetchError
 from sifmod.image.settings import Settings
 from support.fetching import Prefix, plan
 from support.images import Images
+from support.misbehaving import OCI, Misbehaving
 from support.registry import Registry
+from support.web import answer, raw
 
 
 @contextmanager
@@ -50,6 +53,47 @@ def test_its_own_registry_is_asked(images: Images, registry: Registry, tmp_path:
     assert note.startswith(f"taken from {registry.address}, since the mirror {other.address}/mirrored")
     assert good.origin.layers[0].removeprefix("sha256:") in note
     assert prefix.images() == [f"{good.sha256}.sif"]
+
+
+BROKEN_OFF = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+
+
+@pytest.mark.parametrize("kind", ["docker", "oras"])
+@pytest.mark.parametrize("how", ["announces less", "breaks off", "says no"])
+def test_a_mirror_whose_blobs_do_not_arrive_is_passed_over(
+    images: Images, registry: Registry, tmp_path: Path, kind: str, how: str
+) -> None:
+    if kind == "docker":
+        source = registry.push_layout(images.tiny_layout("broken"), "broken:1.0")
+    else:
+        source = registry.push_sif(images.tiny(), "broken-sif:1.0")
+    good = Prefix(tmp_path / "good").fetch(plan(source))
+    layer, broken = good.origin.layers[0], Misbehaving()
+    name = source.partition(f"{registry.address}/")[2].partition(":")[0]
+
+    def blob(digest: str) -> bytes:
+        return (registry.storage / f"docker/registry/v2/blobs/sha256/{digest[7:9]}/{digest[7:]}/data").read_bytes()
+
+    manifest = blob(good.origin.manifest)
+    for path in (f"manifests/{each}" for each in ("1.0", good.origin.manifest)):
+        broken.answers[f"/v2/{name}/{path}"] = answer(200, manifest, {"Content-Type": OCI})
+    config = json.loads(manifest)["config"]["digest"]
+    broken.answers[f"/v2/{name}/blobs/{config}"] = answer(200, blob(config))
+    half = blob(layer)[: len(blob(layer)) // 2]
+    broken.answers[f"/v2/{name}/blobs/{layer}"] = {
+        "announces less": answer(200, half),
+        "breaks off": raw(BROKEN_OFF % len(blob(layer)), half),
+        "says no": answer(403),
+    }[how]
+    broken.start()
+    try:
+        host = f"127.0.0.1:{broken.server_address[1]}"
+        prefix = Prefix(tmp_path / "prefix")
+        found = prefix.fetch(plan(source), settings=Settings(mirrors=((registry.address, (host,)),)))
+    finally:
+        broken.stop()
+    assert found.sha256 == good.sha256
+    assert f"/v2/{name}/blobs/{layer}" in [path for path, _ in broken.asked]
 
 
 def test_the_next_mirror_is_asked_first(images: Images, tmp_path: Path) -> None:

@@ -20,12 +20,22 @@ from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import GET, Http, RequestSpec
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy, SlowError, TransientError, causes, retry, within
+from sifmod.image.registry.network import (
+    BROKEN,
+    RETRY_POLICY,
+    RetryPolicy,
+    SlowError,
+    TransientError,
+    causes,
+    retry,
+    within,
+)
 from sifmod.image.registry.sent import check_answer
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 
 _ACCEPT = ", ".join(ACCEPTED)
+_BREAKS = 2  # a mirror whose answers break off so often is passed over
 _Result = TypeVar("_Result")
 
 
@@ -38,6 +48,7 @@ class Repository:
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...], actions: str = "pull") -> None:
         self.place = place
+        self.breaks = 0  # answers that broke off
         self._http = http
         self._authority = RegistryAuthority(http, place, token_servers, actions)
         self._scheme = "" if http.is_insecure(place.server) else "https"
@@ -197,12 +208,27 @@ class Registry:
                     response = stack.enter_context(mirror.get(path)(headers))
                     break
                 except FetchError as error:
-                    if isinstance(error, TransientError) and mirror in self._repositories:
-                        with suppress(ValueError):  # another thread was faster
-                            self._repositories.remove(mirror)
+                    if isinstance(error, TransientError):
+                        self._pass_over(mirror)
             else:
                 response = stack.enter_context(origin.get(path)(headers))
-            yield response
+                yield response
+                return
+            try:
+                yield response
+            except ImageError:  # wrong content is for the caller to judge
+                raise
+            except (FetchError, *BROKEN) as error:
+                mirror.breaks += 1
+                if mirror.breaks >= _BREAKS or isinstance(error, SlowError) or type(error) is FetchError:
+                    self._pass_over(mirror)
+                if type(error) is FetchError:  # where a retry would not help, another server may
+                    raise TransientError(error.message, error.hint, error.status) from error
+                raise
+
+    def _pass_over(self, mirror: Repository) -> None:
+        with suppress(ValueError):  # another thread was faster
+            self._repositories.remove(mirror)
 
     def _similar_tags(self) -> list[str]:
         wanted = self._reference.tag
