@@ -77,9 +77,9 @@ def tell(speak: Callable[[str], None], event: "applying.Event") -> None:
         case unbundle.OpenBundle():
             if event.made_by:
                 own = "unless it was made with --no-wheels, that one is in its wheels/"
-                say(f"warning: sifmod {event.made_by}, not this one, made the bundle; {own}")
+                say(f"warning: sifmod {one_line(event.made_by)}, not this one, made the bundle; {own}")
             for text in event.differing:
-                say(f"{text}{'' if event.local else '; the bundle decides'}")
+                say(f"{one_line(text)}{'' if event.local else '; the bundle decides'}")
         case _:
             for text in _lines(event):
                 speak(text.strip())

@@ -791,6 +791,50 @@ def test_a_lock_that_names_no_image_or_a_module_twice_is_refused(
     assert not (here / "other").exists()
 
 
+FORGED = "x\nerror: forged"
+
+
+@pytest.mark.parametrize("field", ["source", "input", "file", "layer", "sifmod", "key", "format"])
+def test_a_lock_forges_no_line_of_a_message(here: Path, field: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    lock = json.loads((here / "stack.lock").read_text())
+    first = lock["modules"][0]
+    match field:
+        case "source":
+            first["image"]["source"] = FORGED
+        case "input":
+            first["inputs"][FORGED] = "0" * 64
+        case "file":
+            first["files"][FORGED] = "0" * 64
+        case "layer":
+            first["layers"], first["contents"] = {FORGED: "0" * 64}, {FORGED: "0" * 64}
+        case "sifmod":
+            first["sifmod"], first["files"] = FORGED, {}
+        case "key":
+            first["inputs"][FORGED] = "0"
+        case _:
+            lock["format"] = FORGED
+    write(here / "stack.lock", json.dumps(lock))
+    capfd.readouterr()
+    for verb in (["plan", "stack.yaml", "--locked"], ["bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]):
+        assert run(["stack", *verb]) == 2
+        assert "forged" not in [line.removeprefix("error: ") for line in capfd.readouterr().err.splitlines()]
+
+
+def test_a_bundle_forges_no_line_of_a_message(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["apply", "stack.yaml", SKIP], ["lock", "stack.yaml"], ["bundle", "stack.yaml", "-o", "it"]):
+        assert run(["stack", *words, *(["--no-wheels"] if words[0] == "bundle" else [])]) == 0
+    head = json.loads((here / "it/bundle.json").read_text())
+    for changed in ({"sifmod": {"version": FORGED, "sha256": "0"}}, {"variables": {f"LD_{FORGED}": ""}}):
+        write(here / "it/bundle.json", json.dumps(head | changed))
+        capfd.readouterr()
+        run(["stack", "apply", "--bundle", "it", SKIP, "--prefix", str(here / "other")])
+        err = capfd.readouterr().err
+        assert "forged" in err
+        assert "forged" not in [line.removeprefix("error: ") for line in err.splitlines()]
+
+
 def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0

@@ -32,7 +32,7 @@ from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason, variables_set, walk
+from sifmod.system import one_line, reason, variables_set, walk
 from sifmod.tree.change import Change
 from sifmod.tree.durable import content, move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
@@ -188,7 +188,7 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
     except ValueError as error:
         raise OptionError(f"{path} is not a bundle that this sifmod can read", _MAKE) from error
     if refused := [each for each in head.variables if not is_taken(each)]:
-        raise OptionError(f"{path} is not a bundle: it sets the variable {refused[0]}", _MAKE)
+        raise OptionError(f"{path} is not a bundle: it sets the variable {one_line(refused[0])}", _MAKE)
     if not NAME.fullmatch(head.stack) or is_reserved(head.stack):
         raise OptionError(f"{path} is not a bundle: {head.stack!r} is not a valid stack name", _MAKE)
     return head, files
