@@ -61,6 +61,9 @@ def disk_needed(found: "applying.Preview") -> Iterable[str]:
     images, space = counted(needed.images, "image"), size_text(needed.room)
     if needed.images:
         yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
+    if needed.despite:
+        some = counted(needed.despite, "image")
+        yield f"warning: {some} to fetch despite --from: without --locked it gives only what has a known digest"
     place = next(path for path in (found.prefix, *found.prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:
         yield f"warning: only {size_text(free)} free in {place}"
