@@ -923,6 +923,40 @@ def test_a_decision_that_failed_is_made_by_the_next_apply(here: Path) -> None:
     assert life.of("1").retired
 
 
+def test_a_view_that_a_decision_of_the_stack_breaks_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "View-1.yaml", "name: View\nversion: '1'\nmodules: [Good]\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml, View-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, hidden: true}, View-1.yaml]\n")
+    for told in (1, 0):
+        capfd.readouterr()
+        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+        assert capfd.readouterr().err.count("Good/1: View/1 loads it and can no longer be loaded") == told
+
+
+@pytest.mark.usefixtures("here")
+def test_from_without_a_lock_says_that_it_fetches(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    for words, told in (([], True), (["--locked"], False)):
+        capfd.readouterr()
+        assert run(["stack", "plan", "stack.yaml", "--from", "prefix", "--prefix", "other", *words]) == 0
+        assert ("warning: 1 image to fetch despite --from" in capfd.readouterr().err) is told
+
+
+def test_a_list_of_what_is_there_has_an_end(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    with (here / "there").open("wb") as file:
+        file.truncate(1 << 40)
+    os.mkfifo(here / "pipe")
+    for name, why in (("there", "has more bytes than"), ("pipe", "is not a regular file"), (".", "Is a directory")):
+        capfd.readouterr()
+        assert run(["stack", "bundle", "stack.yaml", "--without", name, "-o", "it.tar"]) == 2
+        assert why in capfd.readouterr().err
+    assert not (here / "it.tar").exists()
+
+
 def test_a_default_that_stays_is_still_the_stacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As long as what follows it stays uninstalled; the stack forgot that the default was its own."""
     own, layout = "own/Own-1.yaml", Layout(here / "prefix")
