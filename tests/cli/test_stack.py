@@ -426,6 +426,27 @@ def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.Capt
     assert not (here / "out").exists()
 
 
+@pytest.mark.parametrize("row", ["image", "settings"])
+def test_a_damaged_bundle_leaves_the_files_of_the_one_before(here: Path, images: Images, row: str) -> None:
+    """From these an install would render what is installed."""
+    to = ("--prefix", str(here / "other"))
+    for name, env in (("first", ()), ("second", ("A=1",))):
+        write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{IMAGE.format(source=images.tiny('x', env=env))}")
+        for words in (["apply", "stack.yaml", SKIP], ["lock", "stack.yaml"]):
+            assert run(["stack", *words]) == 0
+        assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", name]) == 0
+    assert run(["stack", "apply", "--bundle", "first", SKIP, *to]) == 0
+    before = contents(here / "other/stacks")
+    if row == "image":
+        for file in (here / "second/images/sha256").glob("*"):
+            file.write_bytes(file.read_bytes()[:-1] + b"x")
+    else:
+        head = json.loads((here / "second/bundle.json").read_text())
+        write(here / "second/bundle.json", json.dumps(head | {"settings": {"no key": 1}}))
+    assert run(["stack", "apply", "--bundle", "second", SKIP, *to]) == (10 if row == "image" else 5)
+    assert contents(here / "other/stacks") == before
+
+
 def texts(installation: Installation, words: str = "") -> dict[str, str]:
     """Its generated files, whole, but without these words, and with one word for the path of its easyconfig."""
     own, found = installation.provenance.easyconfig, {}
