@@ -124,7 +124,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
             for old in old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     if old.number == live_number(layout, module):  # of a retired module
-                        unpublish(mine)
+                        unpublish(mine, retired=True)
                         record(layout, Done("uninstalled", module, old.number), mine.held, reporter)
                     _remove_generation(layout, old, mine.held)
                     record(layout, Done("removed", module, old.number), mine.held, reporter)

@@ -177,12 +177,9 @@ class LifeChange(NamedTuple):
     changed: bool
 
 
-def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporter: Reporter) -> bool:
-    """Set the life of all modules of this name; returns whether anything changed. Idempotent.
-
-    See `update_life`.
-    """
-    return update_life(layout, name, lambda _life: wanted, site, reporter).changed
+def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporter: Reporter) -> LifeChange:
+    """Set the life of all modules of this name. Idempotent. See `update_life`."""
+    return update_life(layout, name, lambda _life: wanted, site, reporter)
 
 
 def update_life(

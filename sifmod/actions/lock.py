@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -24,7 +24,7 @@ from sifmod.module.image_origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
 from sifmod.result import Sha256
-from sifmod.system import abbreviated
+from sifmod.system import abbreviated, one_line
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
 from sifmod.tree.stored_image import StoredImage
@@ -265,14 +265,16 @@ def read_lock(path: Path) -> Lock:
         check_json(data, str(path))
         fields = json.loads(data)
         if fields["format"] != _FORMAT:
-            raise OptionError(f"{path} has format {fields['format']}, and this sifmod reads format {_FORMAT}")
+            raise OptionError(
+                f"{path} has format {one_line(str(fields['format']))}, and this sifmod reads format {_FORMAT}"
+            )
         modules = TypeAdapter(tuple[LockedModule, ...]).validate_python(fields["modules"])
     except FileNotFoundError as error:
         hint = "create it where the modules are installed: sifmod lock, or sifmod stack lock"
         raise OptionError(f"there is no lock {path}", hint) from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, ("modules", *first["loc"])))
+        where = one_line(".".join(map(str, ("modules", *first["loc"]))))
         raise OptionError(f"{path} is not a readable lock: {where}: {first['msg']}") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OptionError(f"{path} is not a readable lock: {error}") from error
@@ -280,4 +282,13 @@ def read_lock(path: Path) -> Lock:
         raise OptionError(f"{path} is not a readable lock: it names {twice[0]} twice")
     if odd := [one.module for one in modules if one.layers.keys() != one.contents.keys()]:
         raise OptionError(f"{path} is not a readable lock: {odd[0]} has a layer without its contents")
+    if forged := [text for one in modules for text in _told(one) if "\n" in text]:
+        raise OptionError(f"{path} is not a readable lock: {forged[0]!r} has a line break")
     return Lock(path, {one.module: one for one in modules})
+
+
+def _told(locked: LockedModule) -> Iterator[str]:
+    """The texts of a lock that messages quote."""
+    yield from (locked.sifmod, *locked.inputs, *locked.files, *locked.layers)
+    if image := locked.image:
+        yield from (image.source, image.origin.index, image.origin.manifest)

@@ -12,7 +12,10 @@ from sifmod.cli.context import reporter
 from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
+from sifmod.config.limits import NotReadError, read_bounded
 from sifmod.config.option import in_full
+from sifmod.errors import OptionError
+from sifmod.system import reason
 
 with later():
     from sifmod.actions import lock as locks
@@ -134,7 +137,7 @@ def bundle(given: BundleOptions) -> None:
     The bundle has the images, the easyconfigs with their inputs, the lock and sifmod's own wheels. After an
     interruption, run the command again to continue.
     """
-    output, there = given.output, given.without.read_text("utf-8", "replace") if given.without else ""
+    output, there = given.output, _digests(given.without) if given.without else ""
     planned = stack_plan.read_stack(given.file, replace(installed_stack(given), whole=True))
     with progress.progress(not given.as_json) as update:
         size = bundles.bundle_stack(planned, output, there, update, wheels=not given.no_wheels)
@@ -142,6 +145,15 @@ def bundle(given: BundleOptions) -> None:
         print_json(bundles.WrittenBundle(output.absolute(), size))
     else:
         say(f"{output} is complete; on the target machine: sifmod stack apply --bundle {output.name}")
+
+
+def _digests(file: Path) -> str:
+    try:
+        return read_bounded(file, "lock_size").decode(errors="replace")
+    except NotReadError as error:
+        raise OptionError(f"--without: {error}") from error
+    except OSError as error:
+        raise OptionError(f"--without: {file} cannot be read: {reason(error)}") from error
 
 
 class CatalogueOptions(SiteOptions):

@@ -61,6 +61,9 @@ def disk_needed(found: "applying.Preview") -> Iterable[str]:
     images, space = counted(needed.images, "image"), size_text(needed.room)
     if needed.images:
         yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
+    if needed.despite:
+        some = counted(needed.despite, "image")
+        yield f"warning: {some} to fetch despite --from: without --locked it gives only what has a known digest"
     place = next(path for path in (found.prefix, *found.prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:
         yield f"warning: only {size_text(free)} free in {place}"
@@ -77,9 +80,9 @@ def tell(speak: Callable[[str], None], event: "applying.Event") -> None:
         case unbundle.OpenBundle():
             if event.made_by:
                 own = "unless it was made with --no-wheels, that one is in its wheels/"
-                say(f"warning: sifmod {event.made_by}, not this one, made the bundle; {own}")
+                say(f"warning: sifmod {one_line(event.made_by)}, not this one, made the bundle; {own}")
             for text in event.differing:
-                say(f"{text}{'' if event.local else '; the bundle decides'}")
+                say(f"{one_line(text)}{'' if event.local else '; the bundle decides'}")
         case _:
             for text in _lines(event):
                 speak(text.strip())

@@ -34,7 +34,7 @@ class Limits(Model):
     pattern_files: Count = 50_000
     """Files that these patterns match, or that are below a directory for `check` or `import`."""
     lock_size: Size = 64 << 20
-    """Bytes of a lock (modules or packages)."""
+    """Bytes of a lock (modules or packages), or of a list for `--without`."""
     lock_values: Count = 200_000
     """Texts in a lock of packages (names, versions, addresses, digests); objects and lists in a lock of modules."""
     uv_memory: Size = 2 << 30
@@ -106,14 +106,17 @@ class NotReadError(ValueError):
 def read_bounded(path: Path, name: str) -> bytes:
     """The content of a file, within the limit `name`; never waits for a pipe. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", opener=_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise NotReadError(f"{path} cannot be read: it is not a regular file")
         content = file.read(most + 1)
     if len(content) > most:
         raise NotReadError(f"{path} has more bytes than {bound(name)}")
     return content
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def check_json(data: bytes, name: str) -> None:

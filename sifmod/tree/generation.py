@@ -26,7 +26,8 @@ from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
 _POLL = 0.2  # seconds
-_GOING = "going"  # `N.going` in the holder's directory: the module is being unpublished
+# `N.going` in the holder's directory: the module is being unpublished; `N.retired`: by a gc of what was retired
+_GOING, _RETIRED = "going", "retired"
 
 
 @dataclass(frozen=True)
@@ -209,8 +210,11 @@ def replace_provenance(mine: HeldModule, installation: Installation, provenance:
         steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
 
 
-def unpublish(mine: HeldModule) -> None:
-    """Unpublish the module: remove its stubs and switch; generations stay for `rollback` and `gc`. Idempotent."""
+def unpublish(mine: HeldModule, *, retired: bool = False) -> None:
+    """Unpublish the module: remove its stubs and switch; generations stay for `rollback` and `gc`. Idempotent.
+
+    `retired`: not an uninstall, so that holds last until the module is installed again.
+    """
     layout, module, held = mine.layout, mine.module, mine.held
     with change(held, f"cannot uninstall {module}") as steps:
         _check_switch(layout, module)
@@ -219,9 +223,10 @@ def unpublish(mine: HeldModule) -> None:
         steps.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
             with _space_or_later():  # without the event `read_history` sees that the switch is gone
-                steps.file(layout.history(module), with_event(read_history(layout, module), None))
+                text = with_event(read_history(layout, module), None, retired=retired)
+                steps.file(layout.history(module), text)
         with _space_or_later():  # after a kill the module is restored completely
-            write(held.path(_GOING), b"", layout.prefix)
+            write(held.path(_RETIRED if retired else _GOING), b"", layout.prefix)
     prune(layout.modules / module.name, layout.modules)
     prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
     renew_life(layout, module.name, held.lease)
@@ -246,9 +251,12 @@ def _complete(mine: HeldModule) -> None:
     """Continue where a run died between the switch and the stubs: the module is then complete or absent."""
     layout, held = mine.layout, mine.held
     installation = live(layout, mine.module)
-    if installation is None or all(_is(layout.modules / stub.path, stub.sha256) for stub in installation.stubs):
+    notes = {name.rpartition(".")[2] for directory in held.remains for name in os.listdir(directory)}  # noqa: PTH208
+    if _RETIRED in notes:
+        unpublish(mine, retired=True)
+    elif installation is None or all(_is(layout.modules / stub.path, stub.sha256) for stub in installation.stubs):
         return
-    if any(name.endswith(_GOING) for directory in held.remains for name in os.listdir(directory)):  # noqa: PTH208
+    elif _GOING in notes:
         unpublish(mine)
     else:
         publish(mine, installation)

@@ -26,6 +26,7 @@ class Event(NamedTuple):
     generation: int | None
     time: float
     held: tuple[int, ...] = ()  # generations that were rolled back and are held since then
+    retired: bool = False  # nothing was live because gc removed what was retired: holds last, unlike after an uninstall
 
 
 class Held(NamedTuple):
@@ -83,14 +84,14 @@ def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     return ()
 
 
-def _event(generation: object, since: object, held: object) -> Event:
+def _event(generation: object, since: object, held: object, retired: object = False) -> Event:
     if generation is not None and (type(generation) is not int or not 0 < generation < _MOST):
         raise ValueError("no generation")
     if not isinstance(since, int | float) or not 0 <= since < _MOST:
         raise ValueError("no time")
     if not isinstance(held, list | tuple) or not all(type(number) is int and 0 < number < _MOST for number in held):
         raise ValueError("no generations")
-    return Event(generation, float(since), tuple(held))
+    return Event(generation, float(since), tuple(held), retired is True)
 
 
 def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
@@ -108,17 +109,24 @@ def _held_after(events: tuple[Event, ...], generation: int | None, *, same_conte
     return held if same_content else ()
 
 
-def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:
+def with_event(
+    events: tuple[Event, ...], generation: int | None, *, same_content: bool = False, retired: bool = False
+) -> str:
     """The history's text with `events`, and the event that `generation` (None: nothing) is live now."""
-    if not events or events[-1].generation != generation:
+    if not events or (events[-1].generation, events[-1].retired) != (generation, retired):
         held = _held_after(events, generation, same_content=same_content)
-        events = (*events, Event(generation, round(time.time(), 3), held))
-    return json.dumps(events) + "\n"
+        events = (*events, Event(generation, round(time.time(), 3), held, retired))
+    return _text(events)
 
 
 def without_holds(events: tuple[Event, ...]) -> str:
     """The history's text with `events`, of which there is one at least, without the present holds."""
-    return json.dumps((*events[:-1], events[-1]._replace(held=()))) + "\n"
+    return _text((*events[:-1], events[-1]._replace(held=())))
+
+
+def _text(events: tuple[Event, ...]) -> str:
+    # an earlier sifmod reads events of three fields only
+    return json.dumps([event if event.retired else event[:3] for event in events]) + "\n"
 
 
 def held_since(events: tuple[Event, ...]) -> dict[int, float]:

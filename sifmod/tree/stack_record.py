@@ -99,7 +99,10 @@ def _read(kind: type[Record], path: Path, top: Path, **known: object) -> Record 
         fields = json.loads(data)
         if fields.pop("format") != _FORMAT:
             raise ValueError("another format")
-        return TypeAdapter(kind).validate_python(fields | known)
+        record = TypeAdapter(kind).validate_python(fields | known)
+        if isinstance(record, Submissions) and any("\n" in job.logs for job in record.jobs):
+            raise ValueError("a path with a line break")  # messages name it
+        return record
 
     return parsed(path, read, top=top)
 

@@ -63,12 +63,12 @@ def test_a_change_is_made_once_and_logged(layout: Layout, site: Site, capfd: pyt
     wanted = NameLife("2.0", {"1.0": Life(retired=Retired(TODAY, "Tiny/2.0")), "2.0": Life(labels=(("team", "ai"),))})
     before = names(layout)
     told: list[str] = []
-    assert change_life(layout, "Tiny", wanted, site, Reporter(told.append))
+    assert change_life(layout, "Tiny", wanted, site, Reporter(told.append)).changed
     assert told == []
     added = {"life", "life/Tiny", "life/Tiny/.life.json", "life/Tiny/1.0"}
     assert names(layout) - before == {*added, "modules/Tiny/.modulerc.lua", "modules/Tiny/.modulerc"}
     after = disk_state(layout.prefix / "life", layout.modules, layout.logs)
-    assert not change_life(layout, "Tiny", wanted, site, ALONE)
+    assert not change_life(layout, "Tiny", wanted, site, ALONE).changed
     assert disk_state(layout.prefix / "life", layout.modules, layout.logs) == after
     assert verb(layout, "log") == 0
     said = capfd.readouterr().out
@@ -77,7 +77,7 @@ def test_a_change_is_made_once_and_logged(layout: Layout, site: Site, capfd: pyt
     assert str(layout.prefix).encode() not in b"".join(
         path.read_bytes() for path in (*layout.modules.glob("*/.mod*"), *layout.lives("Tiny").iterdir())
     )
-    assert change_life(layout, "Tiny", NameLife(), site, ALONE)
+    assert change_life(layout, "Tiny", NameLife(), site, ALONE).changed
     stay = {"modules/Tiny/.modulerc.lua", "modules/Tiny/.modulerc"}  # Lmod may be reading the directory
     assert names(layout) == before | stay
     assert {path: commands((layout.prefix / path).read_text()) for path in stay} == dict.fromkeys(stay, ())

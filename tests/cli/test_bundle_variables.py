@@ -130,7 +130,13 @@ def test_a_bundle_sets_no_variable_that_programs_know(
 
 @pytest.mark.parametrize(
     "what",
-    ["HF_TOKEN: hunter2", "https_proxy: 'http://me:hunter2@proxy:3128'", "INDEX: 'https://x.org/simple?token=hunter2'"],
+    [
+        "HF_TOKEN: hunter2",
+        "https_proxy: 'http://me:hunter2@proxy:3128'",
+        "INDEX: 'https://x.org/simple?token=hunter2'",
+        "OPTS: '-v --api-key=hunter2'",
+        "OPTS: '--password hunter2 -v'",
+    ],
 )
 @pytest.mark.parametrize("key", ["env", "host_env", "runscript_env"])
 def test_a_secret_in_settings_is_refused(

@@ -458,10 +458,36 @@ def test_a_hold_outlives_a_retirement_and_its_gc(here: Path) -> None:
     assert run(["gc", "--now", "--yes"]) == 0
     assert generation(here) is None
     assert run(["retire", "--undo", "App/1"]) == 0
+    assert run(["gc", "--now", "--yes"]) == 0  # a nightly one, before the apply
     assert run([*APPLY, "--fail-on-held"]) == 1
     assert generation(here) is None
     assert run(["rollback", "--release", "App/1"]) == 0
     assert run(APPLY) == 0
+
+
+def test_an_uninstall_of_what_was_retired_and_removed_lets_gc_end_its_hold(here: Path) -> None:
+    for words in (["retire", "App/1"], ["gc", "--now", "--yes"], ["retire", "--undo", "App/1"], ["uninstall", "App/1"]):
+        assert run(words) == 0
+    assert run(["gc", "--now", "--yes"]) == 0
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here)
+
+
+def test_a_gc_of_what_was_retired_that_is_killed_at_any_step_ends_no_hold(here: Path) -> None:
+    layout, module = Layout(here / "prefix"), ModuleName("App", "1")
+    env = {"HOME": str(here), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}
+    gc, place = ("gc", "--now", "--yes", "--prefix", layout.prefix), ("App/1", "--prefix", layout.prefix)
+    with Victim(env) as victim:
+        assert victim.run(("retire", *place)).code == 0
+        shutil.copytree(layout.prefix, here / "before", symlinks=True)
+        for step in some(1, victim.run(gc).steps, 12):
+            shutil.move(layout.prefix, here / f"after {step}")
+            shutil.copytree(here / "before", layout.prefix, symlinks=True)
+            assert victim.run(gc, "killed", step).code == -9
+            assert victim.run(("retire", "--undo", *place)).code == 0
+            assert victim.run(gc).code == 0
+            assert held_since(read_history(layout, module)).keys() == {2}, step
+            assert layout.generation(module, 2).is_dir(), step
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -135,3 +135,44 @@ def test_a_lock_that_the_tree_cannot_keep_is_not_written(
     assert run(["stack", "lock", str(checkout / "stack.yaml"), "--prefix", str(tmp_path / "first")]) == 18
     assert "cannot write the record" in capfd.readouterr().err
     assert sorted(checkout.iterdir()) == before
+
+
+def test_a_changed_sif_that_no_generation_remembers_is_installed_without_the_lock(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has the locked one, and the module was purged: nothing says what the file was then."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    shutil.copyfile(images.tiny_sif, "app.sif")
+    write(tmp_path / "App-1.yaml", "name: App\nversion: '1'\nimage: {sources: [./app.sif]}\nwrappers: [sh]\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [App-1.yaml]\n")
+    for words in (["stack", "apply", "stack.yaml", SKIP], ["stack", "lock", "stack.yaml"], ["lock", "App-1.yaml"]):
+        assert run(words) == 0
+    assert run(["uninstall", "--purge", "App/1"]) == 0
+    then, now = images.tiny_sif, images.tiny("newer", env=["A=1"])
+    shutil.copyfile(now, "app.sif")
+    for words, image in ((["--locked"], then), (["--locked"], then), ([], now)):
+        assert run(["install", "App-1.yaml", SKIP, *words]) == 0
+        found = live(Layout(tmp_path / "prefix"), ModuleName.parse("App/1"))
+        assert found
+        assert found.image_sha256 == sha256_file(image)
+
+
+def test_a_damaged_image_of_another_tree_is_named(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(images.tiny_sif, "app.sif")
+    write(tmp_path / "App-1.yaml", "name: App\nversion: '1'\nimage: {sources: [./app.sif]}\nwrappers: [sh]\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [App-1.yaml]\n")
+    for words in (["stack", "apply", "stack.yaml", SKIP], ["stack", "lock", "stack.yaml"]):
+        assert run([*words, "--prefix", "staging"]) == 0
+    (stored,) = (tmp_path / "staging/images/sha256").glob("*.sif")
+    stored.chmod(0o644)
+    with stored.open("r+b") as file:
+        file.seek(-4096, 2)
+        file.write(b"damaged")
+    (tmp_path / "app.sif").unlink()
+    capfd.readouterr()
+    assert run(["stack", "apply", "stack.yaml", SKIP, "--locked", "--from", "staging", "--prefix", "new"]) == 10
+    assert f"{stored}: damaged" in capfd.readouterr().err

@@ -426,6 +426,27 @@ def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.Capt
     assert not (here / "out").exists()
 
 
+@pytest.mark.parametrize("row", ["image", "settings"])
+def test_a_damaged_bundle_leaves_the_files_of_the_one_before(here: Path, images: Images, row: str) -> None:
+    """From these an install would render what is installed."""
+    to = ("--prefix", str(here / "other"))
+    for name, env in (("first", ()), ("second", ("A=1",))):
+        write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{IMAGE.format(source=images.tiny('x', env=env))}")
+        for words in (["apply", "stack.yaml", SKIP], ["lock", "stack.yaml"]):
+            assert run(["stack", *words]) == 0
+        assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", name]) == 0
+    assert run(["stack", "apply", "--bundle", "first", SKIP, *to]) == 0
+    before = contents(here / "other/stacks")
+    if row == "image":
+        for file in (here / "second/images/sha256").glob("*"):
+            file.write_bytes(file.read_bytes()[:-1] + b"x")
+    else:
+        head = json.loads((here / "second/bundle.json").read_text())
+        write(here / "second/bundle.json", json.dumps(head | {"settings": {"no key": 1}}))
+    assert run(["stack", "apply", "--bundle", "second", SKIP, *to]) == (10 if row == "image" else 5)
+    assert contents(here / "other/stacks") == before
+
+
 def texts(installation: Installation, words: str = "") -> dict[str, str]:
     """Its generated files, whole, but without these words, and with one word for the path of its easyconfig."""
     own, found = installation.provenance.easyconfig, {}
@@ -791,6 +812,50 @@ def test_a_lock_that_names_no_image_or_a_module_twice_is_refused(
     assert not (here / "other").exists()
 
 
+FORGED = "x\nerror: forged"
+
+
+@pytest.mark.parametrize("field", ["source", "input", "file", "layer", "sifmod", "key", "format"])
+def test_a_lock_forges_no_line_of_a_message(here: Path, field: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    lock = json.loads((here / "stack.lock").read_text())
+    first = lock["modules"][0]
+    match field:
+        case "source":
+            first["image"]["source"] = FORGED
+        case "input":
+            first["inputs"][FORGED] = "0" * 64
+        case "file":
+            first["files"][FORGED] = "0" * 64
+        case "layer":
+            first["layers"], first["contents"] = {FORGED: "0" * 64}, {FORGED: "0" * 64}
+        case "sifmod":
+            first["sifmod"], first["files"] = FORGED, {}
+        case "key":
+            first["inputs"][FORGED] = "0"
+        case _:
+            lock["format"] = FORGED
+    write(here / "stack.lock", json.dumps(lock))
+    capfd.readouterr()
+    for verb in (["plan", "stack.yaml", "--locked"], ["bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]):
+        assert run(["stack", *verb]) == 2
+        assert "forged" not in [line.removeprefix("error: ") for line in capfd.readouterr().err.splitlines()]
+
+
+def test_a_bundle_forges_no_line_of_a_message(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["apply", "stack.yaml", SKIP], ["lock", "stack.yaml"], ["bundle", "stack.yaml", "-o", "it"]):
+        assert run(["stack", *words, *(["--no-wheels"] if words[0] == "bundle" else [])]) == 0
+    head = json.loads((here / "it/bundle.json").read_text())
+    for changed in ({"sifmod": {"version": FORGED, "sha256": "0"}}, {"variables": {f"LD_{FORGED}": ""}}):
+        write(here / "it/bundle.json", json.dumps(head | changed))
+        capfd.readouterr()
+        run(["stack", "apply", "--bundle", "it", SKIP, "--prefix", str(here / "other")])
+        err = capfd.readouterr().err
+        assert "forged" in err
+        assert "forged" not in [line.removeprefix("error: ") for line in err.splitlines()]
+
+
 def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
@@ -877,6 +942,40 @@ def test_a_decision_that_failed_is_made_by_the_next_apply(here: Path) -> None:
     life = read_life(Layout(here / "prefix"), "Good")
     assert life.default is None
     assert life.of("1").retired
+
+
+def test_a_view_that_a_decision_of_the_stack_breaks_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "View-1.yaml", "name: View\nversion: '1'\nmodules: [Good]\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml, View-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, hidden: true}, View-1.yaml]\n")
+    for told in (1, 0):
+        capfd.readouterr()
+        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+        assert capfd.readouterr().err.count("Good/1: View/1 loads it and can no longer be loaded") == told
+
+
+@pytest.mark.usefixtures("here")
+def test_from_without_a_lock_says_that_it_fetches(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    for words, told in (([], True), (["--locked"], False)):
+        capfd.readouterr()
+        assert run(["stack", "plan", "stack.yaml", "--from", "prefix", "--prefix", "other", *words]) == 0
+        assert ("warning: 1 image to fetch despite --from" in capfd.readouterr().err) is told
+
+
+def test_a_list_of_what_is_there_has_an_end(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    with (here / "there").open("wb") as file:
+        file.truncate(1 << 40)
+    os.mkfifo(here / "pipe")
+    for name, why in (("there", "has more bytes than"), ("pipe", "is not a regular file"), (".", "Is a directory")):
+        capfd.readouterr()
+        assert run(["stack", "bundle", "stack.yaml", "--without", name, "-o", "it.tar"]) == 2
+        assert why in capfd.readouterr().err
+    assert not (here / "it.tar").exists()
 
 
 def test_a_default_that_stays_is_still_the_stacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

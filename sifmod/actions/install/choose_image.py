@@ -1,6 +1,8 @@
 """The image of an install: reuse the installed one, or fetch it."""
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +16,7 @@ from sifmod.actions.lock import LockedImage, check_image
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Link
-from sifmod.errors import ImageError, ModuleError, UnstartableError
+from sifmod.errors import FetchError, ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
@@ -24,11 +26,12 @@ from sifmod.image.startable import refusal_here
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
-from sifmod.tree.stored_image import read_stored
+from sifmod.tree.stored_image import is_whole, read_stored
 
 
 class ChosenImage(NamedTuple):
@@ -140,7 +143,11 @@ def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Repo
     choice = decision.image
     name = f"image-{plan.required_image.sha256 or choice.request}"
     with tree.lock(name, plan.required_image.filename):
-        artifact = into_store(image, plan.runtime, store, reporter, settings)
+        try:
+            artifact = into_store(image, plan.runtime, store, reporter, settings)
+        except FetchError as error:
+            error.message += "".join(f"\n  {each}" for each in _unusable(image.sha256, options.stores))
+            raise
     if decision.locked and locked:
         check_image(decision.locked, plan.required_image, filter(None, (read_stored(tree.layout, locked.sha256),)))
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
@@ -150,6 +157,15 @@ def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Repo
     facts["image"] = of_image(plan.required_image, artifact)
     run_hooks(site, "after_fetch", facts, reporter.say)
     return ChosenImage(artifact, choice)
+
+
+def _unusable(sha256: str | None, trees: Iterable[Path]) -> Iterator[str]:
+    """Why the image was not taken from `trees`, for each that has it."""
+    for place in trees if sha256 else ():
+        with suppress(OSError):
+            known = read_stored(Layout(place), sha256 or "")
+            if known and not is_whole(known):
+                yield f"{known.path}: damaged; `sifmod verify --prefix {shell(str(place))}` tells more"
 
 
 def _as_locked(image: ImagePlan, locked: LockedImage) -> ImagePlan:

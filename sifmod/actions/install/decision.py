@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +24,10 @@ from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
 from sifmod.config.variants import Overrides, variants_for
 from sifmod.config.word import resolve_easyconfig
-from sifmod.digest import sha256_bytes
+from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
-from sifmod.image.sources.source_kinds import local_files
+from sifmod.image.sources.source_kinds import local_files, references
 from sifmod.module.deciding import FORMAT, deciding_data, image_data
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.make_plan import NOT_LOOKED, Choices, InImage, make_plan
@@ -59,7 +60,7 @@ class Decision:
     @cached_property
     def image(self) -> ImageChoice:
         """The request for the image; its local files are read at the first use. Raises FetchError, OptionError."""
-        return image_request(self.plan, self._states_of_locked())
+        return image_request(self.plan, self._states_of_locked(), self.locked.digest if self.locked else "")
 
     @cached_property
     def digest(self) -> str:
@@ -223,12 +224,12 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
     return variants_for(resolve_easyconfig(easyconfig, site.site), site.site)
 
 
-def image_request(plan: Plan, locked: Iterable[tuple[FileState, ...]] = ()) -> ImageChoice:
+def image_request(plan: Plan, locked: Iterable[tuple[FileState, ...]] = (), sha256: str = "") -> ImageChoice:
     """The image that the plan requests: a digest of all that decides which image that is, and its local files' states.
 
     The digest is "" for a view. Computed before a fetch, so that the next install notices changes during the fetch.
     `locked`: states of these files when the locked image was made from them, so that an install without the lock
-    notices that they have changed.
+    notices that they have changed; where none is recorded, a SIF that is not the locked one (`sha256`) has changed.
     """
     if plan.image is None:
         return ImageChoice("")
@@ -237,8 +238,18 @@ def image_request(plan: Plan, locked: Iterable[tuple[FileState, ...]] = ()) -> I
     then = [each for each in locked if [path for path, _ in each] == [path for path, _ in states]] if states else []
     if then and not any(all(map(has_state, each)) for each in then):
         states = then[0]
+    if sha256 and not then and plan.image.build is None:
+        found = (one for one in references(plan.image) if one.kind.is_local and one.kind.ready_made)
+        sifs = {path for one in found for path in one.kind.watched(one, plan.image.image_dirs)}
+        states = tuple(s._replace(state="") if s.path in sifs and not _has(s.path, sha256) else s for s in states)
     request = sha256_bytes(json.dumps([FORMAT, image_data(plan.image), states], sort_keys=True).encode())
     return ImageChoice(request, states=states, directories=plan.image.image_dirs)
+
+
+def _has(path: str, sha256: str) -> bool:
+    with suppress(OSError):
+        return sha256_file(Path(path)) == sha256
+    return False
 
 
 def plan_digest(plan: Plan, image: str) -> str:

@@ -16,7 +16,7 @@ from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
 from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes, with_earlier
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_plan import Planned, StackOptions, StackPlan, only, plan_stack, read_stack, to_do
-from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
+from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle, or_undone
 from sifmod.actions.stack.watch import JobsStand, JobWatch, StackTest
 from sifmod.actions.workers import FinishedEvent, ProgressEvent, TextEvent
 from sifmod.config.name import ModuleName
@@ -106,12 +106,9 @@ def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
         return apply.outcome(*apply.plans())
     with opened_bundle(run.bundle, run.options, reporter, local=run.local_settings) as opened:
         tell(opened)
-        try:
+        with or_undone(opened.undo):
             apply = _Apply(read_stack(opened.file, opened.options), run, reporter, tell)
             plans = apply.plans(_own_settings(opened, run.options))
-        except BaseException:  # a refused bundle leaves no file from which what is installed could be rendered
-            opened.undo()
-            raise
         return apply.outcome(*plans)
 
 

@@ -252,11 +252,18 @@ def _values(node: Node) -> Iterator[tuple[str, str]]:
 
 def _refuse_secret(where: str, name: str, value: str) -> None:
     secret = is_secret(name) and not _PLAIN.fullmatch(value)
-    if secret or has_login(value) or secret_parameter(value) or has_token(value):
+    if secret or has_login(value) or secret_parameter(value) or has_token(value) or _has_password(value):
         problem = f"{where} sets {name}, which a bundle must not contain"
         why = "its name looks like a secret" if secret else "its value has a login or token"
         hint = "set it where the module is used, because others can read bundles and modules"
         raise InstallError(f"{problem}: {why}", hint)
+
+
+def _has_password(text: str) -> bool:
+    """Whether an option or a parameter with a secret's name has a value, which is no path, number or the like."""
+    found = re.findall(r"(?:(?<![\w-])([\w-]+)=|(?<!\S)(--[\w-]+)\s+)['\"]?([^\s'\"$][^\s'\"]*)", text)
+    names = ((re.sub("(?i)tokeniz", "", f"{left}{right}"), value) for left, right, value in found)
+    return any(is_secret(name) and not _PLAIN.fullmatch(value) for name, value in names)
 
 
 def _of_stack(stack: Stack) -> set[Path]:

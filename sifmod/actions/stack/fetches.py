@@ -36,6 +36,7 @@ class Fetches(NamedTuple):
     room: Annotated[int, Described("bytes that the apply may take on the disk")]
     shared: Internal[Mapping[str, frozenset[str]]]  # of each image, by its request: the digests of layers shared
     together: Internal[tuple[frozenset[str], ...]]  # images, grouped if they share much
+    despite: Internal[int]  # images to fetch, without a lock, though the command names other trees
 
 
 class _ImageQuery(NamedTuple):
@@ -71,6 +72,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         room=sum(known) + sum(copied) + sum(sizes.values()) + sum(known[-jobs:]),
         shared={key: digests for key, digests in shared.items() if digests},
         together=_together(asked),
+        despite=sum(asked[key].size != 0 for key, one in wanted.items() if one.options.stores and not one.locked),
     )
 
 

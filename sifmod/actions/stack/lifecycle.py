@@ -9,6 +9,7 @@ from sifmod.actions.life import change_life, check_life, differences
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_plan import Mark, StackPlan, Step, refuse_twice
 from sifmod.actions.start import live_names
+from sifmod.actions.view_modules import broken_views
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
@@ -145,7 +146,10 @@ def apply_lifecycle(
         if there or default or before != NameLife():
             try:
                 with site_umask(site):
-                    change_life(plan.layout, name, NameLife(default, there), site, reporter)
+                    done = change_life(plan.layout, name, NameLife(default, there), site, reporter)
+                for module in dict.fromkeys(module for module, _ in done.changes):
+                    for view in broken_views(plan.layout, module):
+                        reporter.say(f"{module}: {view} loads it and can no longer be loaded")
             except SifmodError as error:
                 failed = failed or error
     if failed:

@@ -5,7 +5,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -28,16 +28,17 @@ from sifmod.config.load_site import DECIDED
 from sifmod.config.prefix import BUNDLE, bundle_variables
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
-from sifmod.errors import OptionError
+from sifmod.errors import OptionError, SifmodError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason, variables_set, walk
+from sifmod.system import one_line, reason, variables_set, walk
 from sifmod.tree.change import Change
 from sifmod.tree.durable import content, move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
+from sifmod.tree.locking import HeldLock
 from sifmod.tree.store import Store
 
 _NAME = 1000  # longest name in messages
@@ -69,7 +70,8 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
         given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
     variables = bundle_variables(head.variables, os.environ)
     with variables_set(variables | {BUNDLE: str(place)}):
-        differ = differing(site_in_force(given), site)
+        with or_undone(undo):
+            differ = differing(site_in_force(given), site)
         if local:
             del os.environ[BUNDLE]
         install = replace(options.install, offline=True, stores=(place,))  # its layers lie beside the stack
@@ -110,26 +112,42 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head, 
         with held.changing(f"cannot write {place}"):
             change.apply()
         store = Store(layout, held, reporter.waiting("the store"))
-        with _readable(bundle):
+        with or_undone(partial(_restore, before, place, held)), _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(reporter.tree(site), store, reporter)
-    return place, head, partial(_put_back, before, name, site, reporter)
+    return place, head, partial(_put_back, before, place, site, reporter)
 
 
-def _put_back(before: Mapping[Path, bytes | str | None], stack: str, site: Site, reporter: Reporter) -> None:
+@contextmanager
+def or_undone(undo: Callable[[], None]) -> Iterator[None]:
+    """Call `undo` after an error in the block: a refused bundle leaves no file to render what is installed from."""
+    try:
+        yield
+    except BaseException:
+        with suppress(SifmodError, OSError):  # the error of the block says more
+            undo()
+        raise
+
+
+def _put_back(before: Mapping[Path, bytes | str | None], place: Path, site: Site, reporter: Reporter) -> None:
     """Give the files and links of a stack the contents and texts from `before`; None: it was not there."""
-    with changing_prefix(site), reporter.tree(site).lock(f"stack-{stack}", f"the stack {stack}") as held:
-        change = Change(held)
-        for path, was in before.items():
-            match was:
-                case None:
-                    change.remove(path)
-                case bytes():
-                    change.file(path, was.decode(errors="surrogateescape"))
-                case str():
-                    change.link(path, was)
-        with held.changing(f"cannot write {Layout(site.prefix).prefix / 'stacks' / stack}"):
-            change.apply()
+    name = place.name
+    with changing_prefix(site), reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held:
+        _restore(before, place, held)
+
+
+def _restore(before: Mapping[Path, bytes | str | None], place: Path, held: HeldLock) -> None:
+    change = Change(held)
+    for path, was in before.items():
+        match was:
+            case None:
+                change.remove(path)
+            case bytes():
+                change.file(path, was.decode(errors="surrogateescape"))
+            case str():
+                change.link(path, was)
+    with held.changing(f"cannot write {place}"):
+        change.apply()
 
 
 def _stale(place: Path, files: Mapping[str, str]) -> tuple[str, ...]:
@@ -188,7 +206,7 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
     except ValueError as error:
         raise OptionError(f"{path} is not a bundle that this sifmod can read", _MAKE) from error
     if refused := [each for each in head.variables if not is_taken(each)]:
-        raise OptionError(f"{path} is not a bundle: it sets the variable {refused[0]}", _MAKE)
+        raise OptionError(f"{path} is not a bundle: it sets the variable {one_line(refused[0])}", _MAKE)
     if not NAME.fullmatch(head.stack) or is_reserved(head.stack):
         raise OptionError(f"{path} is not a bundle: {head.stack!r} is not a valid stack name", _MAKE)
     return head, files
