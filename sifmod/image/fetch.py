@@ -69,11 +69,13 @@ def fetch_image(
     raise _none_worked(image, failures)
 
 
-def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT) -> int | None:
+def announced_size(
+    image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT, missing: int | None = 0
+) -> int | None:
     """The bytes to fetch from the first source that can work; None if unknown before the fetch.
 
     For an image that is built on a base, the bytes of the base. 0 if nothing will be fetched: the SIF is only
-    referenced, already stored, or missing. If no server has the image, raises FetchError as `fetch_image` does.
+    referenced, or already stored. `missing` if all sources are on this machine and none is there. If no server has the image, raises FetchError as `fetch_image` does.
     """
     wanted = references(image)
     if image.sha256 and wanted and not settings.fresh:
@@ -83,7 +85,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
         if there := from_other_store(request, image.sha256):
             return bytes_to_copy(there, request)
     if image.build and image.build.base:
-        return announced_size(replace(image.build.base, link=image.link), runtime, store, settings)
+        return announced_size(replace(image.build.base, link=image.link), runtime, store, settings, missing)
     failures: list[Failure] = []
     for reference in wanted:
         kind = reference.kind
@@ -98,7 +100,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
             return size
         failures.append((reference, FetchError("not found on this machine")))
     if all(reference.kind.is_local for reference, _ in failures):
-        return 0  # the fetch will report the failure
+        return missing  # the fetch will report the failure
     raise _none_worked(image, failures)
 
 

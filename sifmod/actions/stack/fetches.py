@@ -98,7 +98,7 @@ def _ask(decision: Decision, store: Store) -> _ImageQuery:
     if wanted and plan.required_image.link != "reference" and (there := store.from_other_store(wanted)):
         return _ImageQuery(0, there[0].stat().st_size, {})
     try:
-        size = announced_size(plan.required_image, plan.runtime, store, settings)
+        size = announced_size(plan.required_image, plan.runtime, store, settings, missing=None)
         reference = next(iter(references(plan.required_image)), None)
         if not size or reference is None or reference.kind.open is None or reference.kind.is_local:
             return _ImageQuery(size, 0, {})
