@@ -88,6 +88,15 @@ def user_name(uid: int) -> str:
     return f"user {name}" if name == str(uid) else name
 
 
+def groups_of(uid: int) -> list[int]:
+    """The groups of a user; none if the machine does not know it."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return []
+    return os.getgrouplist(entry.pw_name, entry.pw_gid)
+
+
 def cache_home() -> Path:
     """The user's cache directory. Raises RuntimeError if there is no home directory."""
     given = os.environ.get("XDG_CACHE_HOME", "")

@@ -3,7 +3,7 @@
 import grp
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -13,13 +13,25 @@ from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
-from sifmod.system import abbreviated, user_name
+from sifmod.system import abbreviated, login_name, user_name
 from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
-from sifmod.tree.rights import ACL_ENTRY, ACL_GROUP, ACL_MASK, ACL_OTHER, Rights, WrongRights, give, wrong_rights
+from sifmod.tree.rights import (
+    ACL_GROUP,
+    ACL_MASK,
+    ACL_OTHER,
+    ACL_OWNING_GROUP,
+    ACL_USER,
+    AclEntry,
+    Rights,
+    WrongRights,
+    access_list,
+    give,
+    wrong_file,
+    wrong_rights,
+)
 
 _NAMED = 3  # paths listed in a message
-_ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
 
 
 class WrongMode(NamedTuple):
@@ -54,17 +66,17 @@ def sharing_warnings(site: Site) -> Iterator[str]:
     """Violations of `sharing` by the prefix, and by the directories above it, which sifmod never changes."""
     if (wanted := rights(site)) is None:
         return
-    if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):
-        expected = _shown(wanted.mode(status.st_mode) | stat.S_IFDIR, wanted.gid)
+    if site.prefix.is_dir() and (wrong := wrong_file(site.prefix, site.prefix.stat(), wanted)):
+        expected = _shown(wanted.mode(wrong.found.st_mode) | stat.S_IFDIR, wanted.gid, _right(wanted, wrong))
         yield (
-            f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
-            f"{expected}: `sifmod verify --repair-modes` by its owner corrects it"
+            f"{site.prefix} is {_shown(wrong.mode, wrong.found.st_gid, wrong.named)}, and `sharing: "
+            f"{site.sharing}` needs {expected}: `sifmod verify --repair-modes` by its owner corrects it"
         )
     layout = Layout(site.prefix)
     tops = (layout.prefix, layout.modules, layout.software, layout.images.parent, layout.images, layout.staging)
-    if place := next((place for place in (*tops, *layout.own) if _closes(place, wanted.umask)), None):
+    if place := next((place for place in (*tops, *layout.own) if _decides(place, wanted)), None):
         yield (
-            f"{place} has a default access control list, which closes new files whatever `sharing` says: its "
+            f"{place} has a default access control list, which decides about new files whatever `sharing` says: its "
             f"owner can run `setfacl -R -k {shell(str(place))}`, then `sifmod verify --repair-modes`"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
@@ -87,8 +99,8 @@ def closed(site: Site) -> Iterator[str]:
         found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
     if found:
         yield (
-            f"{abbreviated([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` "
-            "lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
+            f"{abbreviated([*map(str, found)], _NAMED)}: closed, for reading or for changes, to users that `sharing: "
+            f"{site.sharing}` lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
         )
 
 
@@ -124,20 +136,23 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
             reporter.say(f"{other.path}: {error.strerror}; only {who} can correct it")
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
-    expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid)}{of}"
-    return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid), owner, repaired)
+    expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid, _right(wanted, other))}{of}"
+    return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid, other.named), owner, repaired)
 
 
-def _closes(directory: Path, umask: int) -> bool:
-    """Whether a directory has a default access control list, used instead of a umask, that is narrower than `umask`."""
-    try:
-        packed = os.getxattr(directory, _DEFAULT_ACL)[4:]  # after the version
-    except OSError:  # none, or not supported
-        return False
-    tags = (ACL_GROUP, ACL_MASK, ACL_OTHER)
-    may = {tag: bits for tag, bits, whose in ACL_ENTRY.iter_unpack(packed) if tag in tags}
-    admitted = (may.get(ACL_GROUP, 0) & may.get(ACL_MASK, 7)) << 3 | may.get(ACL_OTHER, 0)
-    return bool(0o077 & ~umask & ~admitted)
+def _right(wanted: Rights, other: WrongRights) -> Iterator[AclEntry]:
+    return (wanted.entry(entry, other.found.st_mode) for entry in other.named)
+
+
+def _decides(directory: Path, wanted: Rights) -> bool:
+    """Whether a directory has a default access control list, used instead of a umask, with other rights than wanted."""
+    entries = access_list(directory, default=True)
+    may = {entry.tag: entry.bits for entry in entries}
+    mask = may.get(ACL_MASK, 7)
+    admitted = (may.get(ACL_OWNING_GROUP, 0) & mask) << 3 | may.get(ACL_OTHER, 0)
+    named = [entry._replace(bits=entry.bits & mask) for entry in entries if entry.tag in (ACL_USER, ACL_GROUP)]
+    wrong = any(wanted.entry(entry, directory.stat().st_mode) != entry for entry in named)
+    return bool(entries) and (wrong or admitted != 0o077 & ~wanted.umask)
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
@@ -148,7 +163,7 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
     for directory in sorted({*prefix.parents, *Path(os.path.realpath(prefix)).parents}):
         try:
             status = directory.stat()
-            if _ACL in os.listxattr(directory):
+            if access_list(directory):
                 continue
         except OSError:
             continue  # it does not exist yet, and will be created open
@@ -157,8 +172,15 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
             yield directory, "g+x" if of_group else "o+x"
 
 
-def _shown(mode: int, gid: int | None) -> str:
-    return stat.filemode(mode) if gid is None else f"{stat.filemode(mode)} of the group {_group(gid)}"
+def _shown(mode: int, gid: int | None, named: Iterable[AclEntry] = ()) -> str:
+    of = "" if gid is None else f" of the group {_group(gid)}"
+    return f"{stat.filemode(mode)}{of}{''.join(f', {_entry(entry)}' for entry in named)}"
+
+
+def _entry(entry: AclEntry) -> str:
+    """An entry for a user or a group as setfacl(1) takes it."""
+    who = f"user:{login_name(entry.who)}" if entry.tag == ACL_USER else f"group:{_group(entry.who)}"
+    return f"{who}:{stat.filemode(entry.bits << 6)[1:4]}"
 
 
 def _group(gid: int) -> str:

@@ -5,14 +5,16 @@ import os
 import stat
 import struct
 from dataclasses import replace
+from grp import getgrnam
 from pathlib import Path
+from pwd import getpwnam
 
 import pytest
 
 from sifmod.actions.image_marks import release, renew
-from sifmod.actions.sharing import modes, rights, sharing_warnings
+from sifmod.actions.sharing import closed, modes, rights, sharing_warnings
 from sifmod.cli.main import run
-from sifmod.config.site import Site
+from sifmod.config.site import Sharing, Site
 from sifmod.errors import PermissionsError
 from sifmod.system import user_name
 from sifmod.tree.layout import Layout
@@ -119,6 +121,65 @@ def test_what_such_a_list_has_closed_is_told_and_repaired(site: Site) -> None:
     assert struct.pack("<HHI", 2, 7, 71_300) in os.getxattr(closed, "system.posix_acl_access")
 
 
+def with_entry(entry: str, mode: int) -> bytes:
+    """The access control list of a file with this mode and such an entry of setfacl(1)."""
+    kind, name, may = entry.split(":")
+    named = getpwnam if kind == "user" else getgrnam
+    who = int(name) if name.isdigit() else named(name)[2]
+    bits = sum(bit for bit, letter in zip((4, 2, 1), may, strict=True) if letter != "-")
+    group = mode >> 3 & 7
+    extra = (2 if kind == "user" else 8, bits, who)
+    rows = sorted([(1, 7, -1), extra, (4, 7, -1), (16, group, -1), (32, mode & 7, -1)])
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, may, who & 0xFFFFFFFF) for tag, may, who in rows)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can name a member of a group that it is not in")
+@pytest.mark.parametrize(
+    ("sharing", "entry", "wrong"),
+    [
+        ("site", "user:nobody:---", "user:nobody:r-x"),
+        ("site", "user:71300:-wx", "user:71300:r-x"),
+        ("site", "user:nobody:rwx", "user:nobody:r-x"),
+        ("site", "group:nogroup:--x", "group:nogroup:r-x"),
+        ("site", "user:nobody:r-x", None),
+        ("site", "user:{owner}:---", None),
+        ("group", "user:nobody:r-x", "user:nobody:---"),
+        ("group", "group:nogroup:rwx", "group:nogroup:---"),
+        ("group", "user:{member}:---", "user:{member}:rwx"),
+        ("group", "user:{member}:rwx", None),
+        ("group", "user:nobody:---", None),
+    ],
+)
+def test_an_entry_of_one_user_or_group_is_told_and_repaired(
+    site: Site, sharing: Sharing, entry: str, wrong: str | None
+) -> None:
+    """It closed files to the user, or opened private ones, and nothing said so."""
+    names = {"owner": user_name(os.geteuid()), "member": "mail"}
+    shared = replace(site, sharing=sharing, group="mail", umask=0o007 if sharing == "group" else 0o002)
+    place = site.prefix / "software"
+    place.mkdir()
+    for path in (site.prefix, place):
+        os.chown(path, -1, getgrnam("mail").gr_gid)
+        path.chmod(0o2770 if sharing == "group" else 0o2775)
+    assert modes(shared, ALONE, repair=False) == ()
+    for attribute in ("system.posix_acl_access", "system.posix_acl_default"):
+        os.setxattr(place, attribute, with_entry(entry.format(**names), stat.S_IMODE(place.stat().st_mode)))
+    said = any("default access" in text for text in sharing_warnings(shared))
+    assert said == (wrong is not None or "owner" in entry)  # new files may have another owner
+    found = modes(shared, ALONE, repair=False)
+    if wrong is None:
+        assert found == ()
+        return
+    assert [one.path for one in found] == [str(place)]
+    assert found[0].expected.endswith(f" of the group mail, {wrong.format(**names)}")
+    assert found[0].found.endswith(f", {entry.format(**names)}")
+    less = any(right != "-" and right not in entry.rpartition(":")[2] for right in wrong.rpartition(":")[2])
+    assert bool(list(closed(shared))) == less
+    assert {one.repaired for one in modes(shared, ALONE, repair=True)} == {True}
+    assert modes(shared, ALONE, repair=False) == ()
+    assert os.getxattr(place, "system.posix_acl_access") == with_entry(wrong.format(**names), place.stat().st_mode)
+
+
 @pytest.mark.parametrize("file", [LUA, TCL])
 def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
     closed = write(site.prefix / "modules" / "App" / file, modulercs("App", NameLife("1"))[file])
@@ -168,7 +229,7 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     log.chmod(0o640)
     assert run(["verify"]) == 1  # of which each byte is as it was installed
     assert "ok" in (said := capfd.readouterr()).out
-    text = f"{log}: not readable for users that `sharing: site` lets in: `sifmod verify --repair-modes` corrects"
+    text = f"{log}: closed, for reading or for changes, to users that `sharing: site` lets in: `sifmod verify --repair"
     assert text in said.err
     assert run(["doctor", "--json"]) == 1
     assert any(row["text"].startswith(text) for row in json.loads(capfd.readouterr().out))
