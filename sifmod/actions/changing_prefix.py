@@ -82,14 +82,18 @@ def for_layers(site: Site, directory: Path) -> Site:
     """The site for a directory of layers, unshared.
 
     Its umask is inside the prefix the site's, or without one as open as the prefix; outside the site's, or none of a
-    shared site. Raises PermissionsError inside the prefix as `check_group` does.
+    shared site: then a new directory is as open as one above that passes on its group, such as a project's.
+    Raises PermissionsError inside the prefix as `check_group` does.
     """
     within = site.prefix in directory.parents
     if within:
         check_group(site)
     mask = site.umask if within or not site.sharing else None
-    if within and mask is None:
-        mask = as_open(site.prefix)
+    if mask is None:
+        mask = as_open(site.prefix if within else directory)
+        above = next(place for place in directory.parents if os.path.exists(place))  # noqa: PTH110 (False if closed)
+        if mask is None and above.stat().st_mode & stat.S_ISGID:
+            mask = as_open(above)
     return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=mask)
 
 
