@@ -130,13 +130,21 @@ def _give(made: Path, group: str, prefix: Path) -> None:
 
 
 def make_marks(site: Site) -> None:
-    """Create the directory where readers of a shared prefix leave marks: mode 1770 for a group, otherwise 1777.
+    """Create the directory where readers of a shared prefix leave marks.
 
-    Without setgid, so that a mark counts towards its own user's quota. If this run cannot create it, a later one does.
+    If this run cannot create it, a later one does.
     """
     if not site.sharing:
         return
-    layout, mode = Layout(site.prefix), 0o1770 if site.sharing == "group" else 0o1777
+    layout, mode = Layout(site.prefix), marks_mode(site)
     with suppress(OSError), opened(layout.marks, layout.prefix, make=True) as marks:
         if stat.S_IMODE(os.fstat(marks).st_mode) != mode:
             os.fchmod(marks, mode)
+
+
+def marks_mode(site: Site) -> int:
+    """The mode of that directory: 1770 for a group, otherwise 1777.
+
+    Without setgid, so that a mark counts towards its own user's quota.
+    """
+    return 0o1770 if site.sharing == "group" else 0o1777

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.changing_prefix import check_group, make_marks
+from sifmod.actions.changing_prefix import check_group, make_marks, marks_mode
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, login_name, user_name
+from sifmod.tree.durable import is_directory
 from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.rights import (
@@ -116,12 +117,23 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
             f"the site {site.name} does not set `sharing` for {site.prefix}",
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
+    marks = _wrong_marks(site)
     if repair and layout.prefix.is_dir():
         check_group(site)
         make_marks(site)
+        marks = tuple(row._replace(repaired=not _wrong_marks(site)) for row in marks)
     with reported(f"cannot read {layout.prefix}"):
         found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()
-    return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
+    return (*marks, *(_wrong(layout, wanted, other, reporter, repair=repair) for other in found))
+
+
+def _wrong_marks(site: Site) -> tuple[WrongMode, ...]:
+    """The directory of marks, if its mode is wrong: without its own one users of references cannot leave them."""
+    marks, wanted = Layout(site.prefix).marks, marks_mode(site)
+    if not is_directory(marks) or stat.S_IMODE((found := marks.lstat()).st_mode) == wanted:
+        return ()
+    expected, shown = stat.filemode(stat.S_IFDIR | wanted), stat.filemode(found.st_mode)
+    return (WrongMode(str(marks), expected, shown, user_name(found.st_uid), repaired=False),)
 
 
 def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporter, *, repair: bool) -> WrongMode:

@@ -180,6 +180,21 @@ def test_an_entry_of_one_user_or_group_is_told_and_repaired(
     assert os.getxattr(place, "system.posix_acl_access") == with_entry(wrong.format(**names), place.stat().st_mode)
 
 
+@pytest.mark.parametrize(("sharing", "mode"), [("group", 0o1770), ("site", 0o1777)])
+def test_a_closed_directory_of_marks_is_told_and_repaired(site: Site, sharing: Sharing, mode: int) -> None:
+    """As after a change of `sharing`: readers could leave no mark, and `verify --modes` was content."""
+    shared = replace(site, sharing=sharing, umask=0o007 if sharing == "group" else 0o022)
+    modes(shared, ALONE, repair=True)
+    assert modes(shared, ALONE, repair=False) == ()
+    marks = Layout(site.prefix).marks
+    marks.chmod(0o1700)
+    (told,) = modes(shared, ALONE, repair=False)
+    assert (told.path, told.found, told.repaired) == (str(marks), "drwx-----T", False)
+    assert told.expected == stat.filemode(stat.S_IFDIR | mode)
+    assert [(row.path, row.repaired) for row in modes(shared, ALONE, repair=True)] == [(str(marks), True)]
+    assert modes(shared, ALONE, repair=False) == ()
+
+
 @pytest.mark.parametrize("file", [LUA, TCL])
 def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
     closed = write(site.prefix / "modules" / "App" / file, modulercs("App", NameLife("1"))[file])
