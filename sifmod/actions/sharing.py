@@ -68,7 +68,7 @@ def sharing_warnings(site: Site) -> Iterator[str]:
     if (wanted := rights(site)) is None:
         return
     if site.prefix.is_dir() and (wrong := wrong_file(site.prefix, site.prefix.stat(), wanted)):
-        expected = _shown(wanted.mode(wrong.found.st_mode) | stat.S_IFDIR, wanted.gid, _right(wanted, wrong))
+        expected = _shown(wanted.mode(wrong.found.st_mode) | stat.S_IFDIR, wanted.gid)
         yield (
             f"{site.prefix} is {_shown(wrong.mode, wrong.found.st_gid, wrong.named)}, and `sharing: "
             f"{site.sharing}` needs {expected}: `sifmod verify --repair-modes` by its owner corrects it"
@@ -148,12 +148,10 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
             reporter.say(f"{other.path}: {error.strerror}; only {who} can correct it")
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
-    expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid, _right(wanted, other))}{of}"
-    return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid, other.named), owner, repaired)
-
-
-def _right(wanted: Rights, other: WrongRights) -> Iterator[AclEntry]:
-    return (wanted.entry(entry, other.found.st_mode) for entry in other.named)
+    expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid)}{of}"
+    narrower = wanted.mode(status.st_mode) & ~other.mode & 0o077
+    shown = _shown(other.mode if narrower else status.st_mode, status.st_gid, other.named)
+    return WrongMode(str(other.path), expected, shown, owner, repaired)
 
 
 def _decides(directory: Path, wanted: Rights) -> bool:
@@ -163,7 +161,7 @@ def _decides(directory: Path, wanted: Rights) -> bool:
     mask = may.get(ACL_MASK, 7)
     admitted = (may.get(ACL_OWNING_GROUP, 0) & mask) << 3 | may.get(ACL_OTHER, 0)
     named = [entry._replace(bits=entry.bits & mask) for entry in entries if entry.tag in (ACL_USER, ACL_GROUP)]
-    wrong = any(wanted.entry(entry, directory.stat().st_mode) != entry for entry in named)
+    wrong = any(entry.bits != wanted.bits(entry, directory.stat().st_mode) for entry in named)
     return bool(entries) and (wrong or admitted != 0o077 & ~wanted.umask)
 
 

@@ -69,20 +69,19 @@ class Rights(NamedTuple):
     def lets_in(self, other: "WrongRights") -> bool:
         """Whether a file is at least as open as wanted, and in the wanted group."""
         closed = self.mode(other.mode) & ~other.mode & 0o077
-        closed |= any(self.entry(entry, other.mode).bits & ~entry.bits for entry in other.named)
+        closed |= any(self.bits(entry, other.mode) & ~entry.bits for entry in other.named)
         return not closed and self.gid in (None, other.found.st_gid)
 
-    def entry(self, entry: AclEntry, mode: int) -> AclEntry:
-        """What an entry for a user or a group should be in the list of a file with this mode, as any other's of it.
-
-        Permissions that the mode will mask do not count.
-        """
+    def bits(self, entry: AclEntry, mode: int) -> int:
+        """The permissions that the user or group of an entry has for a file with this mode, without the entry."""
         right = self.mode(mode)
-        of_group = right >> 3 & 7
         user = entry.tag == ACL_USER
         member = self.gid in groups_of(entry.who) if user else self.gid == entry.who
-        wanted = of_group if member else right & 7
-        return entry if entry.bits & of_group == wanted else entry._replace(bits=wanted)
+        return right >> 3 & 7 if member else right & 7
+
+    def agrees(self, entry: AclEntry, mode: int) -> bool:
+        """Whether an entry changes nothing; the right mode masks its permissions."""
+        return entry.bits & self.mode(mode) >> 3 & 7 == self.bits(entry, mode)
 
 
 class WrongRights(NamedTuple):
@@ -121,7 +120,7 @@ def _named(entries_of: Iterable[AclEntry], status: os.stat_result, rights: Right
     """The entries with wrong permissions; the owner's and root's have no effect."""
     without = (status.st_uid, 0)
     named = (one for one in entries_of if one.tag == ACL_GROUP or (one.tag == ACL_USER and one.who not in without))
-    return tuple(one for one in named if rights.entry(one, status.st_mode) != one)
+    return tuple(one for one in named if not rights.agrees(one, status.st_mode))
 
 
 def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
@@ -145,7 +144,7 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
             entries_of = access_list(itself)
             wrong = _named(entries_of, status, rights)
             if _of_group(entries_of) != 7 or wrong:
-                right = (rights.entry(one, status.st_mode) if one in wrong else one for one in entries_of)
+                right = (one for one in entries_of if one not in wrong)
                 opened_up = (one._replace(bits=7) if one.tag == ACL_OWNING_GROUP else one for one in right)
                 packed = b"".join(_ENTRY.pack(*one) for one in opened_up)  # the mask, from the mode, still limits it
                 os.setxattr(itself, _ACL, os.getxattr(itself, _ACL)[:4] + packed)

@@ -21,7 +21,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
-from sifmod.tree.rights import give, wrong_rights
+from sifmod.tree.rights import ACL_GROUP, ACL_USER, access_list, give, wrong_rights
 from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
 from support.tree import ALONE, MODULE, install
@@ -171,13 +171,25 @@ def test_an_entry_of_one_user_or_group_is_told_and_repaired(
         assert found == ()
         return
     assert [one.path for one in found] == [str(place)]
-    assert found[0].expected.endswith(f" of the group mail, {wrong.format(**names)}")
-    assert found[0].found.endswith(f", {entry.format(**names)}")
+    assert found[0].found == f"{found[0].expected}, {entry.format(**names)}"
     less = any(right != "-" and right not in entry.rpartition(":")[2] for right in wrong.rpartition(":")[2])
     assert bool(list(closed(shared))) == less
     assert {one.repaired for one in modes(shared, ALONE, repair=True)} == {True}
     assert modes(shared, ALONE, repair=False) == ()
-    assert os.getxattr(place, "system.posix_acl_access") == with_entry(wrong.format(**names), place.stat().st_mode)
+    assert not [one for one in access_list(place) if one.tag in (ACL_USER, ACL_GROUP)]
+
+
+def test_what_a_list_would_open_further_is_shown_as_such(site: Site) -> None:
+    """The mask of its list is in the place of the group: what was expected and what was found looked the same."""
+    closed = site.prefix / "software"
+    closed.mkdir()
+    for path in (site.prefix, closed):
+        path.chmod(0o755)
+    entries = ((1, 7, -1), (2, 7, 71_300), (4, 5, -1), (16, 7, -1), (32, 5, -1))
+    packed = b"".join(struct.pack("<HHI", tag, may, whose & 0xFFFFFFFF) for tag, may, whose in entries)
+    os.setxattr(closed, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    (told,) = modes(site, ALONE, repair=False)
+    assert (told.expected[:10], told.found) == ("drwxr-xr-x", "drwxrwxr-x of the group root")
 
 
 @pytest.mark.parametrize(("sharing", "mode"), [("group", 0o1770), ("site", 0o1777)])
