@@ -174,8 +174,8 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
         f"remove  Tiny/1.0 generation 1  {installation.root}\nkeep    Tiny/1.0 generation 2  {second}  (`sifmod "
         f"rollback` would restore it)\nremove  image {size}  {stored}\nkeep    image {size}  {used[0]}  (used by "
         f"{used[1]})\nkeep    image {size}  {used[2]}  (used by {used[3]})\n",
-        f"== --now also removes recently used files, --rollbacks also what `rollback` would restore\n== {size} can "
-        "be freed: run `sifmod gc --ignore-jobs --days 0 --yes`\n",
+        "== --now also removes recently used files and --rollbacks also removes what `rollback` would restore\n"
+        f"== {size} can be freed: run `sifmod gc --ignore-jobs --days 0 --yes`\n",
     )
     assert [(row["kind"], row["path"], row["keep"]) for row in answer(capfd, tuple(words))] == [
         ("generation", installation.root, None),
