@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 from sifmod.result import Described, Hint, OrNull
 from sifmod.secret import without_secrets
-from sifmod.system import FILE_LIMIT, meaning, one_line, reason
+from sifmod.system import limit_hint, meaning, one_line, reason
 
 LINKED = "put a directory in its place; --prefix and, for layers, SIFMOD_LAYERS name a place on another disk"
 _QUOTES = re.compile(r"""[\n"'\[\]]""")
@@ -255,8 +255,8 @@ def explained(error: BaseException) -> SifmodError | None:
                 "can remove"
             )
             return InstallError(f"{place}{reason(error)}, nothing was published", hint)
-        case "too many files":
-            return InstallError(reason(error), FILE_LIMIT)
+        case "limited":
+            return InstallError(f"{place}{reason(error)}", limit_hint(error))
     if error.errno == errno.ENOENT and not error.filename:
         if error.strerror != reason(error):  # what tempfile says
             hint = "free some space there, or set TMPDIR to a directory that you can write"

@@ -11,9 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-Meaning = Literal["full", "denied", "too many files", "other"]
+Meaning = Literal["full", "denied", "limited", "other"]
 
-FILE_LIMIT = "allow more open files (`ulimit -n 1024`), then repeat the command"  # the hint for too many open files
+_FILES = "allow more open files (`ulimit -n 1024`), then repeat the command"
+_LIMITS = {  # of this process, with their hints
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.EFBIG: "allow larger files (`ulimit -f` shows the limit; a file system may have one too)",
+}
 
 _MEANINGS: dict[int, Meaning] = {
     errno.ENOSPC: "full",
@@ -21,8 +26,7 @@ _MEANINGS: dict[int, Meaning] = {
     errno.EACCES: "denied",
     errno.EPERM: "denied",
     errno.EROFS: "denied",
-    errno.EMFILE: "too many files",
-    errno.ENFILE: "too many files",
+    **dict.fromkeys(_LIMITS, "limited"),
 }
 # control characters, surrogates, and invisible or direction-changing characters
 _STEERING = re.compile(
@@ -50,8 +54,13 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def meaning(error: OSError) -> Meaning:
-    """The kind of failure: disk or quota full, not permitted, too many open files, or another."""
+    """The kind of failure: disk or quota full, not permitted, a limit of the process, or another."""
     return _MEANINGS.get(error.errno or 0, "other")
+
+
+def limit_hint(error: OSError) -> str:
+    """What to do about a limit of the process; "" for another failure."""
+    return _LIMITS.get(error.errno or 0, "")
 
 
 def reason(error: OSError) -> str:
@@ -87,6 +96,15 @@ def user_name(uid: int) -> str:
     """The name of a user for messages; `user 1234` if the machine does not know it."""
     name = login_name(uid)
     return f"user {name}" if name == str(uid) else name
+
+
+def groups_of(uid: int) -> list[int]:
+    """The groups of a user; none if the machine does not know it."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return []
+    return os.getgrouplist(entry.pw_name, entry.pw_gid)
 
 
 def cache_home() -> Path:

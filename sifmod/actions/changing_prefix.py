@@ -82,14 +82,18 @@ def for_layers(site: Site, directory: Path) -> Site:
     """The site for a directory of layers, unshared.
 
     Its umask is inside the prefix the site's, or without one as open as the prefix; outside the site's, or none of a
-    shared site. Raises PermissionsError inside the prefix as `check_group` does.
+    shared site: then a new directory is as open as one above that passes on its group, such as a project's.
+    Raises PermissionsError inside the prefix as `check_group` does.
     """
     within = site.prefix in directory.parents
     if within:
         check_group(site)
     mask = site.umask if within or not site.sharing else None
-    if within and mask is None:
-        mask = as_open(site.prefix)
+    if mask is None:
+        mask = as_open(site.prefix if within else directory)
+        above = next(place for place in directory.parents if os.path.exists(place))  # noqa: PTH110 (False if closed)
+        if mask is None and above.stat().st_mode & stat.S_ISGID:
+            mask = as_open(above)
     return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=mask)
 
 
@@ -126,13 +130,21 @@ def _give(made: Path, group: str, prefix: Path) -> None:
 
 
 def make_marks(site: Site) -> None:
-    """Create the directory where readers of a shared prefix leave marks: mode 1770 for a group, otherwise 1777.
+    """Create the directory where readers of a shared prefix leave marks.
 
-    Without setgid, so that a mark counts towards its own user's quota. If this run cannot create it, a later one does.
+    If this run cannot create it, a later one does.
     """
     if not site.sharing:
         return
-    layout, mode = Layout(site.prefix), 0o1770 if site.sharing == "group" else 0o1777
+    layout, mode = Layout(site.prefix), marks_mode(site)
     with suppress(OSError), opened(layout.marks, layout.prefix, make=True) as marks:
         if stat.S_IMODE(os.fstat(marks).st_mode) != mode:
             os.fchmod(marks, mode)
+
+
+def marks_mode(site: Site) -> int:
+    """The mode of that directory: 1770 for a group, otherwise 1777.
+
+    Without setgid, so that a mark counts towards its own user's quota.
+    """
+    return 0o1770 if site.sharing == "group" else 0o1777

@@ -3,23 +3,36 @@
 import grp
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.changing_prefix import check_group, make_marks
+from sifmod.actions.changing_prefix import check_group, make_marks, marks_mode
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
-from sifmod.system import abbreviated, user_name
+from sifmod.system import abbreviated, login_name, user_name
+from sifmod.tree.durable import is_directory
 from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
-from sifmod.tree.rights import ACL_ENTRY, ACL_GROUP, ACL_MASK, ACL_OTHER, Rights, WrongRights, give, wrong_rights
+from sifmod.tree.rights import (
+    ACL_GROUP,
+    ACL_MASK,
+    ACL_OTHER,
+    ACL_OWNING_GROUP,
+    ACL_USER,
+    AclEntry,
+    Rights,
+    WrongRights,
+    access_list,
+    give,
+    wrong_file,
+    wrong_rights,
+)
 
 _NAMED = 3  # paths listed in a message
-_ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
 
 
 class WrongMode(NamedTuple):
@@ -54,17 +67,17 @@ def sharing_warnings(site: Site) -> Iterator[str]:
     """Violations of `sharing` by the prefix, and by the directories above it, which sifmod never changes."""
     if (wanted := rights(site)) is None:
         return
-    if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):
-        expected = _shown(wanted.mode(status.st_mode) | stat.S_IFDIR, wanted.gid)
+    if site.prefix.is_dir() and (wrong := wrong_file(site.prefix, site.prefix.stat(), wanted)):
+        expected = _shown(wanted.mode(wrong.found.st_mode) | stat.S_IFDIR, wanted.gid)
         yield (
-            f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
-            f"{expected}: `sifmod verify --repair-modes` by its owner corrects it"
+            f"{site.prefix} is {_shown(wrong.mode, wrong.found.st_gid, wrong.named)}, and `sharing: "
+            f"{site.sharing}` needs {expected}: `sifmod verify --repair-modes` by its owner corrects it"
         )
     layout = Layout(site.prefix)
     tops = (layout.prefix, layout.modules, layout.software, layout.images.parent, layout.images, layout.staging)
-    if place := next((place for place in (*tops, *layout.own) if _closes(place, wanted.umask)), None):
+    if place := next((place for place in (*tops, *layout.own) if _decides(place, wanted)), None):
         yield (
-            f"{place} has a default access control list, which closes new files whatever `sharing` says: its "
+            f"{place} has a default access control list, which decides about new files whatever `sharing` says: its "
             f"owner can run `setfacl -R -k {shell(str(place))}`, then `sifmod verify --repair-modes`"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
@@ -87,8 +100,8 @@ def closed(site: Site) -> Iterator[str]:
         found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
     if found:
         yield (
-            f"{abbreviated([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` "
-            "lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
+            f"{abbreviated([*map(str, found)], _NAMED)}: closed, for reading or for changes, to users that `sharing: "
+            f"{site.sharing}` lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
         )
 
 
@@ -104,12 +117,23 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
             f"the site {site.name} does not set `sharing` for {site.prefix}",
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
+    marks = _wrong_marks(site)
     if repair and layout.prefix.is_dir():
         check_group(site)
         make_marks(site)
+        marks = tuple(row._replace(repaired=not _wrong_marks(site)) for row in marks)
     with reported(f"cannot read {layout.prefix}"):
         found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()
-    return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
+    return (*marks, *(_wrong(layout, wanted, other, reporter, repair=repair) for other in found))
+
+
+def _wrong_marks(site: Site) -> tuple[WrongMode, ...]:
+    """The directory of marks, if its mode is wrong: without its own one users of references cannot leave them."""
+    marks, wanted = Layout(site.prefix).marks, marks_mode(site)
+    if not is_directory(marks) or stat.S_IMODE((found := marks.lstat()).st_mode) == wanted:
+        return ()
+    expected, shown = stat.filemode(stat.S_IFDIR | wanted), stat.filemode(found.st_mode)
+    return (WrongMode(str(marks), expected, shown, user_name(found.st_uid), repaired=False),)
 
 
 def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporter, *, repair: bool) -> WrongMode:
@@ -125,19 +149,20 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = f"{_shown(wanted.mode(status.st_mode) | kind, gid)}{of}"
-    return WrongMode(str(other.path), expected, _shown(other.mode, status.st_gid), owner, repaired)
+    narrower = wanted.mode(status.st_mode) & ~other.mode & 0o077
+    shown = _shown(other.mode if narrower else status.st_mode, status.st_gid, other.named)
+    return WrongMode(str(other.path), expected, shown, owner, repaired)
 
 
-def _closes(directory: Path, umask: int) -> bool:
-    """Whether a directory has a default access control list, used instead of a umask, that is narrower than `umask`."""
-    try:
-        packed = os.getxattr(directory, _DEFAULT_ACL)[4:]  # after the version
-    except OSError:  # none, or not supported
-        return False
-    tags = (ACL_GROUP, ACL_MASK, ACL_OTHER)
-    may = {tag: bits for tag, bits, whose in ACL_ENTRY.iter_unpack(packed) if tag in tags}
-    admitted = (may.get(ACL_GROUP, 0) & may.get(ACL_MASK, 7)) << 3 | may.get(ACL_OTHER, 0)
-    return bool(0o077 & ~umask & ~admitted)
+def _decides(directory: Path, wanted: Rights) -> bool:
+    """Whether a directory has a default access control list, used instead of a umask, with other rights than wanted."""
+    entries = access_list(directory, default=True)
+    may = {entry.tag: entry.bits for entry in entries}
+    mask = may.get(ACL_MASK, 7)
+    admitted = (may.get(ACL_OWNING_GROUP, 0) & mask) << 3 | may.get(ACL_OTHER, 0)
+    named = [entry._replace(bits=entry.bits & mask) for entry in entries if entry.tag in (ACL_USER, ACL_GROUP)]
+    wrong = any(entry.bits != wanted.bits(entry, directory.stat().st_mode) for entry in named)
+    return bool(entries) and (wrong or admitted != 0o077 & ~wanted.umask)
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
@@ -148,7 +173,7 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
     for directory in sorted({*prefix.parents, *Path(os.path.realpath(prefix)).parents}):
         try:
             status = directory.stat()
-            if _ACL in os.listxattr(directory):
+            if access_list(directory):
                 continue
         except OSError:
             continue  # it does not exist yet, and will be created open
@@ -157,8 +182,15 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
             yield directory, "g+x" if of_group else "o+x"
 
 
-def _shown(mode: int, gid: int | None) -> str:
-    return stat.filemode(mode) if gid is None else f"{stat.filemode(mode)} of the group {_group(gid)}"
+def _shown(mode: int, gid: int | None, named: Iterable[AclEntry] = ()) -> str:
+    of = "" if gid is None else f" of the group {_group(gid)}"
+    return f"{stat.filemode(mode)}{of}{''.join(f', {_entry(entry)}' for entry in named)}"
+
+
+def _entry(entry: AclEntry) -> str:
+    """An entry for a user or a group as setfacl(1) takes it."""
+    who = f"user:{login_name(entry.who)}" if entry.tag == ACL_USER else f"group:{_group(entry.who)}"
+    return f"{who}:{stat.filemode(entry.bits << 6)[1:4]}"
 
 
 def _group(gid: int) -> str:

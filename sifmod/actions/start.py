@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError, PermissionsError
+from sifmod.module.quote import shell
 from sifmod.tree.explain import check_readable
 from sifmod.tree.layout import RECEIPT, Layout
 
@@ -54,11 +55,11 @@ def layout_for(prefix: str | None) -> Layout:
 
 def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
     """The tree of `layout_for`, then the other trees whose modules this user loads (`trees` of the settings)."""
-    from sifmod.config.prefix import quick_prefix, quick_trees
+    from sifmod.config.prefix import other_places, quick_prefix, quick_trees
 
     quick, others = quick_prefix(prefix, os.environ), quick_trees(os.environ)
     if quick and others is not None:
-        return (layout_at(Path(quick), named=named), *(Layout(Path(one)) for one in others if one != quick))
+        return (layout_at(Path(quick), named=named), *map(Layout, other_places(others, Path(quick))))
     site = site_in_force({"prefix": prefix} if prefix is not None else {}).site
     return (layout_at(site.prefix, named=named), *map(Layout, site.trees))
 
@@ -120,7 +121,7 @@ def _elsewhere(name: str, site: "Site") -> ModuleError | None:
     for other in filter(is_readable, map(Layout, site.trees)):
         with suppress(ModuleError):
             message = f"{resolve(name, live_names(other))} is in {other.prefix}, and this command changes {site.prefix}"
-            return ModuleError(message, f"`--prefix {other.prefix}` names the other tree")
+            return ModuleError(message, f"`--prefix {shell(str(other.prefix))}` names the other tree")
     return None
 
 

@@ -68,29 +68,33 @@ def broken_views(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
     life = read_life(layout, module.name)
     there = [one for one, _ in live_modules(layout) if one.name == module.name]
 
-    def loads(name: str, one: ModuleName) -> bool:
-        of = life.of(one.version)
-        return not _is_refused(of) if name == str(one) else matches(name, str(one)) and _is_shown(of)
-
-    broken = (view for view, name in found if not any(loads(name, one) for one in there))
+    broken = (view for view, name in found if not any(_loads(name, one, life.of(one.version)) for one in there))
     return tuple(dict.fromkeys(broken))
 
 
+def _loads(name: str, module: ModuleName, life: Life) -> bool:
+    return not _is_refused(life) if name == str(module) else matches(name, str(module)) and _is_shown(life)
+
+
 def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Warnings about each module of a view that is neither in the prefix or another tree of the site nor on MODULEPATH.
+    """Warnings about each module of a view that is not in the site's trees or on MODULEPATH, or does not load there.
 
     Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
     """
     trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
-    plan, here = decision.plan, [str(one) for tree in trees for one, _ in live_modules(tree)]
+    plan, here = decision.plan, {one: tree for tree in reversed(trees) for one, _ in live_modules(tree)}
     problems: list[str] = []
     hints: list[str] = []
     doubts: list[str] = []
     for wanted in plan.modules:
-        if any(matches(wanted, module) for module in here) or _is_on_path(wanted, environ):
+        if there := [one for one in here if matches(wanted, str(one))]:
+            if not any(_loads(wanted, one, read_life(here[one], one.name).of(one.version)) for one in there):
+                doubts.append(f"warning: {wanted}, which {plan.module} loads, is retired or hidden, and does not load")
+            continue
+        if _is_on_path(wanted, environ):
             continue
         name = wanted.partition("/")[0]
-        others = [module for module in here if module.startswith(f"{name}/")]
+        others = [str(one) for one in here if one.name == name]
         if (commands := decision.offered[wanted]) or others:
             problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
             hints += commands[:_SHOWN]

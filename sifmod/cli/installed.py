@@ -250,7 +250,12 @@ def _say_garbage(found: "gc.Garbage", given: GcOptions) -> None:
             why = f"  ({row.keep})" if row.keep else ""
             echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
     kept = any(old.keep for olds in (plan.generations, plan.images, plan.partials) for old in olds)
-    if kept and not (given.now and given.rollbacks):
-        say("--now also removes recently used files, --rollbacks also what `rollback` would restore")
+    left = (
+        (given.now, "--now", "recently used files"),
+        (given.rollbacks, "--rollbacks", "what `rollback` would restore"),
+    )
+    more = " and ".join(f"{option} also removes {what}" for used, option, what in left if not used)
+    if kept and more and not plan.jobs.unknown:
+        say(more)
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; if you know that no job uses these files, add --ignore-jobs")

@@ -16,7 +16,7 @@ from sifmod.module.quote import shell
 from sifmod.system import size_text
 
 with later():
-    from sifmod.actions.layer import add, layers
+    from sifmod.actions.layer import add, layers, places
     from sifmod.config import name
     from sifmod.config import site as config_site
     from sifmod.image.packages import request, requirements
@@ -35,6 +35,8 @@ def list_command(given: LayersOptions) -> None:
     """List the layers of packages: their module, size, content, and whether their image is still in use."""
     trees, module = trees_for(given.prefix), given.module
     found = layers.list_layers(trees, module)
+    for place in places.unusable(os.environ):
+        say(f"warning: modules find no layer in {place} of SIFMOD_LAYERS: it is missing, closed to you, or relative")
     if given.as_json:
         print_json(found)
         return

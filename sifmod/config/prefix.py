@@ -4,7 +4,7 @@ import grp
 import json
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -101,6 +101,23 @@ def quick_trees(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     if not plain or misspelt(environ) or environ.get("SIFMOD_SITE") or has_settings(environ):
         return None
     return given
+
+
+def other_places(places: Iterable[str], prefix: Path) -> tuple[Path, ...]:
+    """The prefixes among these that are not `prefix`, each once, also where several paths lead to one."""
+    found = {_directory(prefix): prefix}
+    for place in map(Path, places):
+        found.setdefault(_directory(place), place)
+    return tuple(found.values())[1:]
+
+
+def _directory(path: Path) -> object:
+    """What is the same for all paths to a directory, through links and bind mounts."""
+    try:
+        status = path.stat()
+    except OSError:  # missing, or closed to this user
+        return path
+    return status.st_dev, status.st_ino
 
 
 def misspelt(environ: Mapping[str, str]) -> bool:

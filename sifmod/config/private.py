@@ -1,10 +1,9 @@
 """Files that are closed to the author of another file, which names them."""
 
 import os
-import pwd
 from pathlib import Path
 
-from sifmod.system import user_name
+from sifmod.system import groups_of, user_name
 
 
 def closed_to_author(path: str | Path, by: str | Path) -> str:
@@ -29,12 +28,4 @@ def closed_to_author(path: str | Path, by: str | Path) -> str:
 def _may(status: os.stat_result, user: int, need: int) -> bool:
     if status.st_uid == user:
         return bool(status.st_mode >> 6 & need)
-    return bool(status.st_mode >> (3 if status.st_gid in _groups(user) else 0) & need)
-
-
-def _groups(user: int) -> list[int]:
-    try:
-        entry = pwd.getpwuid(user)
-    except KeyError:
-        return []
-    return os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return bool(status.st_mode >> (3 if status.st_gid in groups_of(user) else 0) & need)

@@ -1,7 +1,7 @@
 """Resolve settings that are open (`auto`, no prefix) from the facts of this machine."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Accelerator, Arch
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
-from sifmod.config.prefix import default_prefix
+from sifmod.config.prefix import default_prefix, other_places
 from sifmod.config.site import Site, SiteFile, SiteKeys
 from sifmod.errors import OptionError
 
@@ -55,7 +55,8 @@ def resolve(
         how["trees"] = f"the prefix of {', '.join(hidden.values())}"
     if file.stores is None and (hidden or file.trees):
         how["stores"] = how.get("trees", "the `trees`")
-    trees = _other_places(file.trees, hidden, prefix)
+    trees = other_places(hidden if file.trees is None else file.trees, prefix)
+    stores = (*hidden, *map(str, trees)) if file.stores is None else file.stores
     binds, inputs = expand(tuple(bind for _, group in file.binds for bind in group), environ)
     said: dict[str, Any] = {field.name: getattr(file, field.name) for field in fields(SiteKeys)}
     site = Site(
@@ -71,16 +72,10 @@ def resolve(
         module_syntax=_syntax(file.module_syntax, facts, how),
         umask=_umask(file),
         trees=trees,
-        stores=_other_places(file.stores, (*hidden, *map(str, trees)), prefix),
+        stores=other_places(stores, prefix),
         arch=_arch(file.arch, facts, how),
     )
     return Resolved(site, how, inputs)
-
-
-def _other_places(said: Iterable[str] | None, otherwise: Iterable[str], prefix: Path) -> tuple[Path, ...]:
-    """The prefixes that a key names (`said`), or those of `otherwise` without the key; never `prefix` itself."""
-    places = map(Path, otherwise if said is None else said)
-    return tuple(place for place in dict.fromkeys(places) if place != prefix)
 
 
 def _umask(file: SiteFile) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, InstallError, PermissionsError, SifmodError
 from sifmod.image.settings import Striping
-from sifmod.system import FILE_LIMIT, meaning, reason, size_text
+from sifmod.system import limit_hint, meaning, reason, size_text
 
 _LUSTRE = 0x0BD00BD0  # f_type of statfs(2)
 _LONGEST = 30.0  # seconds for lfs
@@ -68,7 +68,7 @@ class Sink:
 
 
 class NoSpaceError(FetchError):
-    """The file system of a write, or the user's quota, has too little space; another source would not help."""
+    """The file system of a write, the user's quota or a limit has too little space; another source would not help."""
 
     exit_code = InstallError.exit_code
 
@@ -167,13 +167,15 @@ def writing(path: Path, denied: str = "", after: str = "the partial file was rem
         message = f"cannot write {path}: {reason(error)}"
         if meaning(error) == "full":
             raise NoSpaceError(f"{message}; {after}", _HINT) from error
+        if error.errno == errno.EFBIG:  # nor would another source help
+            raise NoSpaceError(f"{message}; {after}", limit_hint(error)) from error
         raise _explained(error, message, denied) from error
 
 
 def _explained(error: OSError, message: str, denied: str = "") -> SifmodError:
     if meaning(error) == "denied":
         return PermissionsError(message, denied)
-    return FetchError(message, FILE_LIMIT if meaning(error) == "too many files" else "")
+    return FetchError(message, limit_hint(error))
 
 
 def stripe(path: Path, striping: Striping | None) -> None:

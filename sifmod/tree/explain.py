@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import LINKED, FullError, InstallError, LinkInPrefixError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason, user_name
+from sifmod.system import limit_hint, meaning, reason, user_name
 
 _WRITABLE = "choose a writable directory with --prefix or SIFMOD_PREFIX; for a single file with -o FILE"
 
@@ -27,8 +27,8 @@ def explain(error: OSError, doing: str) -> SifmodError:
         case "denied":
             owner = next(filter(None, map(_foreign_owner, paths)), "")
             return PermissionsError(message, f"{owner}{_WRITABLE}")
-        case "too many files":
-            return InstallError(message, FILE_LIMIT)
+        case "limited":
+            return InstallError(message, limit_hint(error))
         case "other":
             return InstallError(message, LINKED if isinstance(error, LinkInPrefixError) else "")
 

@@ -1,10 +1,11 @@
 """Modes and groups of sifmod's files in a shared prefix."""
 
 import errno
+import itertools
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_bytes
-from sifmod.system import walk
+from sifmod.system import groups_of, walk
 from sifmod.tree.durable import is_directory, is_there, names, opened, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import numbers, read_receipt
@@ -21,8 +22,26 @@ from sifmod.tree.stored_image import entries
 from sifmod.tree.write_life import LUA, TCL, is_ours
 
 _ACL = "system.posix_acl_access"
-ACL_ENTRY = struct.Struct("<HHI")  # acl(5), after a version of four bytes: tag, permissions, id
-ACL_GROUP, ACL_MASK, ACL_OTHER = 0x04, 0x10, 0x20
+_DEFAULT_ACL = "system.posix_acl_default"
+_ENTRY = struct.Struct("<HHI")  # acl(5), after a version of four bytes: tag, permissions, id
+ACL_USER, ACL_OWNING_GROUP, ACL_GROUP, ACL_MASK, ACL_OTHER = 0x02, 0x04, 0x08, 0x10, 0x20
+
+
+class AclEntry(NamedTuple):
+    """An entry of an access control list; `who` is a user's or a group's id for ACL_USER and ACL_GROUP."""
+
+    tag: int
+    bits: int
+    who: int
+
+
+def access_list(path: Path | str, *, default: bool = False) -> tuple[AclEntry, ...]:
+    """The access control list of a file, or the `default` one for new files in a directory; () if there is none."""
+    try:
+        packed = os.getxattr(path, _DEFAULT_ACL if default else _ACL)[4:]
+    except OSError:  # none, or not supported
+        return ()
+    return tuple(itertools.starmap(AclEntry, _ENTRY.iter_unpack(packed)))
 
 
 class Rights(NamedTuple):
@@ -49,7 +68,20 @@ class Rights(NamedTuple):
 
     def lets_in(self, other: "WrongRights") -> bool:
         """Whether a file is at least as open as wanted, and in the wanted group."""
-        return not self.mode(other.mode) & ~other.mode & 0o077 and self.gid in (None, other.found.st_gid)
+        closed = self.mode(other.mode) & ~other.mode & 0o077
+        closed |= any(self.bits(entry, other.mode) & ~entry.bits for entry in other.named)
+        return not closed and self.gid in (None, other.found.st_gid)
+
+    def bits(self, entry: AclEntry, mode: int) -> int:
+        """The permissions that the user or group of an entry has for a file with this mode, without the entry."""
+        right = self.mode(mode)
+        user = entry.tag == ACL_USER
+        member = self.gid in groups_of(entry.who) if user else self.gid == entry.who
+        return right >> 3 & 7 if member else right & 7
+
+    def agrees(self, entry: AclEntry, mode: int) -> bool:
+        """Whether an entry changes nothing; the right mode masks its permissions."""
+        return entry.bits & self.mode(mode) >> 3 & 7 == self.bits(entry, mode)
 
 
 class WrongRights(NamedTuple):
@@ -58,6 +90,7 @@ class WrongRights(NamedTuple):
     path: Path
     found: os.stat_result
     mode: int  # the effective one: an access control list may give the group less than `found` says
+    named: tuple[AclEntry, ...] = ()  # entries for a user or a group with other permissions than wanted
 
 
 def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
@@ -67,17 +100,27 @@ def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
             status = path.stat() if path == layout.prefix else path.lstat()
             # a file with another hard link may belong to someone else
             single = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
-            mode = status.st_mode & (~0o070 | _group_in_acl(path) << 3) if single else status.st_mode
-            if single and (not rights.fits(status) or mode != status.st_mode):
-                yield WrongRights(path, status, mode)
+            if single and (wrong := wrong_file(path, status, rights)):
+                yield wrong
 
 
-def _group_in_acl(path: Path | str) -> int:
-    try:
-        packed = os.getxattr(path, _ACL)[4:]
-    except OSError:  # none, or not supported
-        return 7
-    return next((bits for tag, bits, _ in ACL_ENTRY.iter_unpack(packed) if tag == ACL_GROUP), 7)
+def wrong_file(path: Path, status: os.stat_result, rights: Rights) -> WrongRights | None:
+    """The file with its rights, if they are wrong."""
+    entries_of = access_list(path)
+    mode = status.st_mode & (~0o070 | _of_group(entries_of) << 3)
+    wrong = WrongRights(path, status, mode, _named(entries_of, status, rights))
+    return None if rights.fits(status) and mode == status.st_mode and not wrong.named else wrong
+
+
+def _of_group(entries_of: Iterable[AclEntry]) -> int:
+    return next((entry.bits for entry in entries_of if entry.tag == ACL_OWNING_GROUP), 7)
+
+
+def _named(entries_of: Iterable[AclEntry], status: os.stat_result, rights: Rights) -> tuple[AclEntry, ...]:
+    """The entries with wrong permissions; the owner's and root's have no effect."""
+    without = (status.st_uid, 0)
+    named = (one for one in entries_of if one.tag == ACL_GROUP or (one.tag == ACL_USER and one.who not in without))
+    return tuple(one for one in named if not rights.agrees(one, status.st_mode))
 
 
 def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
@@ -98,11 +141,13 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
             if rights.gid not in (None, status.st_gid):
                 os.chown(itself, -1, rights.gid or 0)
             Path(itself).chmod(rights.mode(status.st_mode))
-            if _group_in_acl(itself) != 7:
-                packed = os.getxattr(itself, _ACL)
-                entries_of = ACL_ENTRY.iter_unpack(packed[4:])
-                opened_up = (ACL_ENTRY.pack(tag, 7 if tag == ACL_GROUP else bits, who) for tag, bits, who in entries_of)
-                os.setxattr(itself, _ACL, packed[:4] + b"".join(opened_up))  # the mask, from the mode, still limits it
+            entries_of = access_list(itself)
+            wrong = _named(entries_of, status, rights)
+            if _of_group(entries_of) != 7 or wrong:
+                right = (one for one in entries_of if one not in wrong)
+                opened_up = (one._replace(bits=7) if one.tag == ACL_OWNING_GROUP else one for one in right)
+                packed = b"".join(_ENTRY.pack(*one) for one in opened_up)  # the mask, from the mode, still limits it
+                os.setxattr(itself, _ACL, os.getxattr(itself, _ACL)[:4] + packed)
             if rights.uid not in (None, status.st_uid):
                 os.chown(itself, rights.uid or 0, -1)
     except OSError as error:

@@ -1,6 +1,7 @@
 """The umask for changes in a tree: the one decided for it, else one that leaves new files as open as the tree."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,5 +36,17 @@ def decided_umask(place: Path) -> Iterator[None]:
 
 
 def as_open(directory: Path) -> int | None:
-    """The umask that makes files as open as a directory; None if it is missing."""
-    return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None
+    """The umask that makes files as open as a directory; None if it is missing.
+
+    Nobody else gets more than the directory gives: new files are in the group of the user if it passes on none, and
+    in a sticky one others may not change what is there.
+    """
+    if not directory.is_dir():
+        return None
+    status = directory.stat()
+    closed = 0o777 & ~status.st_mode
+    if status.st_mode & stat.S_ISVTX:
+        closed |= stat.S_IWOTH
+    if status.st_mode & stat.S_IXOTH and not status.st_mode & stat.S_ISGID and status.st_gid != os.getegid():
+        closed |= stat.S_IWGRP  # another group can reach them
+    return closed

@@ -755,6 +755,20 @@ def test_a_wheel_without_an_end_takes_little_of_the_disk(tmp_path: Path, monkeyp
     assert max((path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()), default=0) <= 10 << 20
 
 
+def test_a_limit_of_the_users_own_is_no_setting() -> None:
+    """With `ulimit -f` the error named a limit of 8 GiB, and a setting that raises nothing here."""
+    code = "from sifmod.image.child import *; from sifmod.image.packages.uv import *; checked(Ended(LARGE, b''))"
+    done = subprocess.run(
+        (sys.executable, "-c", code),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "uv cannot write a file of more bytes than 4096 here" in done.stderr
+    assert "package_size" not in done.stderr
+
+
 def test_an_index_whose_page_has_no_end_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -237,6 +237,38 @@ def test_layers_are_as_open_as_the_prefix_or_as_their_own_place(site: Site, tmp_
         assert umask() == 0o007
 
 
+@pytest.mark.parametrize(("mode", "inside"), [(0o2770, 0o007), (0o2755, 0o022), (0o770, 0o077), (0o1777, 0o077)])
+def test_a_projects_new_layers_are_open_to_the_project(site: Site, tmp_path: Path, mode: int, inside: int) -> None:
+    """They were closed to it by a umask of 077, and nobody was told."""
+    project = tmp_path / "project"
+    project.mkdir()
+    project.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        for directory in (project / "layers", project / "some" / "layers"):
+            with changing_prefix(for_layers(site, directory)):
+                assert umask() == inside
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to any group")
+@pytest.mark.parametrize(
+    ("mode", "gid", "inside"),
+    [
+        *((0o775, 0, 0o002), (0o775, 71_000, 0o022), (0o2775, 71_000, 0o002), (0o770, 71_000, 0o007)),
+        *((0o777, 0, 0o000), (0o1777, 0, 0o002), (0o1777, 71_000, 0o022), (0o3777, 71_000, 0o002)),
+    ],
+)
+def test_nobody_may_write_in_a_tree_who_may_not_in_its_prefix(mode: int, gid: int, inside: int, site: Site) -> None:
+    """Without a set-gid bit new files have the user's group: in a prefix of another, its members could change them."""
+    site.prefix.mkdir(parents=True)
+    os.chown(site.prefix, 0, gid)
+    site.prefix.chmod(mode)
+    with changing_prefix(site):
+        assert umask() == inside
+
+
 def begin(layout: Layout) -> None:
     for place in (layout.staging, layout.locks, layout.images):
         place.mkdir(parents=True)

@@ -5,21 +5,23 @@ import os
 import stat
 import struct
 from dataclasses import replace
+from grp import getgrnam
 from pathlib import Path
+from pwd import getpwnam
 
 import pytest
 
 from sifmod.actions.image_marks import release, renew
-from sifmod.actions.sharing import modes, rights, sharing_warnings
+from sifmod.actions.sharing import closed, modes, rights, sharing_warnings
 from sifmod.cli.main import run
-from sifmod.config.site import Site
+from sifmod.config.site import Sharing, Site
 from sifmod.errors import PermissionsError
 from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
-from sifmod.tree.rights import give, wrong_rights
+from sifmod.tree.rights import ACL_GROUP, ACL_USER, access_list, give, wrong_rights
 from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
 from support.tree import ALONE, MODULE, install
@@ -119,6 +121,92 @@ def test_what_such_a_list_has_closed_is_told_and_repaired(site: Site) -> None:
     assert struct.pack("<HHI", 2, 7, 71_300) in os.getxattr(closed, "system.posix_acl_access")
 
 
+def with_entry(entry: str, mode: int) -> bytes:
+    """The access control list of a file with this mode and such an entry of setfacl(1)."""
+    kind, name, may = entry.split(":")
+    named = getpwnam if kind == "user" else getgrnam
+    who = int(name) if name.isdigit() else named(name)[2]
+    bits = sum(bit for bit, letter in zip((4, 2, 1), may, strict=True) if letter != "-")
+    group = mode >> 3 & 7
+    extra = (2 if kind == "user" else 8, bits, who)
+    rows = sorted([(1, 7, -1), extra, (4, 7, -1), (16, group, -1), (32, mode & 7, -1)])
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, may, who & 0xFFFFFFFF) for tag, may, who in rows)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can name a member of a group that it is not in")
+@pytest.mark.parametrize(
+    ("sharing", "entry", "wrong"),
+    [
+        ("site", "user:nobody:---", "user:nobody:r-x"),
+        ("site", "user:71300:-wx", "user:71300:r-x"),
+        ("site", "user:nobody:rwx", "user:nobody:r-x"),
+        ("site", "group:nogroup:--x", "group:nogroup:r-x"),
+        ("site", "user:nobody:r-x", None),
+        ("site", "user:{owner}:---", None),
+        ("group", "user:nobody:r-x", "user:nobody:---"),
+        ("group", "group:nogroup:rwx", "group:nogroup:---"),
+        ("group", "user:{member}:---", "user:{member}:rwx"),
+        ("group", "user:{member}:rwx", None),
+        ("group", "user:nobody:---", None),
+    ],
+)
+def test_an_entry_of_one_user_or_group_is_told_and_repaired(
+    site: Site, sharing: Sharing, entry: str, wrong: str | None
+) -> None:
+    """It closed files to the user, or opened private ones, and nothing said so."""
+    names = {"owner": user_name(os.geteuid()), "member": "mail"}
+    shared = replace(site, sharing=sharing, group="mail", umask=0o007 if sharing == "group" else 0o002)
+    place = site.prefix / "software"
+    place.mkdir()
+    for path in (site.prefix, place):
+        os.chown(path, -1, getgrnam("mail").gr_gid)
+        path.chmod(0o2770 if sharing == "group" else 0o2775)
+    assert modes(shared, ALONE, repair=False) == ()
+    for attribute in ("system.posix_acl_access", "system.posix_acl_default"):
+        os.setxattr(place, attribute, with_entry(entry.format(**names), stat.S_IMODE(place.stat().st_mode)))
+    said = any("default access" in text for text in sharing_warnings(shared))
+    assert said == (wrong is not None or "owner" in entry)  # new files may have another owner
+    found = modes(shared, ALONE, repair=False)
+    if wrong is None:
+        assert found == ()
+        return
+    assert [one.path for one in found] == [str(place)]
+    assert found[0].found == f"{found[0].expected}, {entry.format(**names)}"
+    less = any(right != "-" and right not in entry.rpartition(":")[2] for right in wrong.rpartition(":")[2])
+    assert bool(list(closed(shared))) == less
+    assert {one.repaired for one in modes(shared, ALONE, repair=True)} == {True}
+    assert modes(shared, ALONE, repair=False) == ()
+    assert not [one for one in access_list(place) if one.tag in (ACL_USER, ACL_GROUP)]
+
+
+def test_what_a_list_would_open_further_is_shown_as_such(site: Site) -> None:
+    """The mask of its list is in the place of the group: what was expected and what was found looked the same."""
+    closed = site.prefix / "software"
+    closed.mkdir()
+    for path in (site.prefix, closed):
+        path.chmod(0o755)
+    entries = ((1, 7, -1), (2, 7, 71_300), (4, 5, -1), (16, 7, -1), (32, 5, -1))
+    packed = b"".join(struct.pack("<HHI", tag, may, whose & 0xFFFFFFFF) for tag, may, whose in entries)
+    os.setxattr(closed, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    (told,) = modes(site, ALONE, repair=False)
+    assert (told.expected[:10], told.found) == ("drwxr-xr-x", "drwxrwxr-x of the group root")
+
+
+@pytest.mark.parametrize(("sharing", "mode"), [("group", 0o1770), ("site", 0o1777)])
+def test_a_closed_directory_of_marks_is_told_and_repaired(site: Site, sharing: Sharing, mode: int) -> None:
+    """As after a change of `sharing`: readers could leave no mark, and `verify --modes` was content."""
+    shared = replace(site, sharing=sharing, umask=0o007 if sharing == "group" else 0o022)
+    modes(shared, ALONE, repair=True)
+    assert modes(shared, ALONE, repair=False) == ()
+    marks = Layout(site.prefix).marks
+    marks.chmod(0o1700)
+    (told,) = modes(shared, ALONE, repair=False)
+    assert (told.path, told.found, told.repaired) == (str(marks), "drwx-----T", False)
+    assert told.expected == stat.filemode(stat.S_IFDIR | mode)
+    assert [(row.path, row.repaired) for row in modes(shared, ALONE, repair=True)] == [(str(marks), True)]
+    assert modes(shared, ALONE, repair=False) == ()
+
+
 @pytest.mark.parametrize("file", [LUA, TCL])
 def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
     closed = write(site.prefix / "modules" / "App" / file, modulercs("App", NameLife("1"))[file])
@@ -168,7 +256,7 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     log.chmod(0o640)
     assert run(["verify"]) == 1  # of which each byte is as it was installed
     assert "ok" in (said := capfd.readouterr()).out
-    text = f"{log}: not readable for users that `sharing: site` lets in: `sifmod verify --repair-modes` corrects"
+    text = f"{log}: closed, for reading or for changes, to users that `sharing: site` lets in: `sifmod verify --repair"
     assert text in said.err
     assert run(["doctor", "--json"]) == 1
     assert any(row["text"].startswith(text) for row in json.loads(capfd.readouterr().out))

@@ -50,3 +50,20 @@ def test_what_is_to_be_installed_first(
     assert run(["install", "-q", "--skip-sanity-check", "Plain-2"]) == 0
     assert run(["install", "-q", str(other)]) == 24
     assert re.search(r"Plain/3 is not installed \(Plain/2 is\)", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(("decide", "wanted", "told"), [
+    ("retire", "Plain/2", True), ("retire", "Plain", True), ("hide", "Plain", True), ("hide", "Plain/2", False),
+    ("deprecate", "Plain", False),
+])  # fmt: skip
+def test_a_module_that_does_not_load_is_told(
+    decide: str, wanted: str, told: bool, robot: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The view was installed without a word, and no load of it worked."""
+    assert run(["install", "-q", "--skip-sanity-check", "Plain-2"]) == 0
+    assert run([decide, "Plain/2", *(() if decide == "hide" else ("--message", "old"))]) == 0
+    view = write(robot / "View-1.yaml", f"name: View\nversion: '1'\nmodules: [{wanted}]\n")
+    capfd.readouterr()
+    assert run(["install", str(view)]) == 0
+    said = f"warning: {wanted}, which View/1 loads, is retired or hidden, and does not load"
+    assert (said in capfd.readouterr().err) == told

@@ -12,6 +12,7 @@ import pytest
 from sifmod import __version__
 from sifmod.cli.main import run
 from support.command import SIFMOD
+from support.command import run as run_command
 from support.images import Images
 from support.steps import some
 from support.trial import Place, make_place
@@ -92,6 +93,32 @@ def test_too_few_open_files_are_told_with_what_to_do(place: Place, images: Image
     assert 0 in found
     assert found - {0} <= {10, 18}
     assert found != {0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "where"), [(1000, ("--rebuild", "--module-only"), "cannot stage"), (200_000, (), "cannot write")]
+)
+def test_a_limit_of_a_files_size_is_told_with_what_to_do(
+    tmp_path: Path, images: Images, limit: int, more: tuple[str, ...], where: str
+) -> None:
+    """It was the fault of each of the image's sources, and there was no hint."""
+    place = make_place(images, tmp_path)
+    env = {**os.environ, **place.env}
+    if more:
+        run_command((*SIFMOD, *place.install("a")), env=env).ok()
+    done = subprocess.run(
+        (*SIFMOD, *place.install("a"), *more),
+        env=env,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, f"error: {where} " in done.stderr, "File too large" in done.stderr) == (18, True, True)
+    hint = "allow larger files (`ulimit -f` shows the limit; a file system may have one too)"
+    assert done.stderr.endswith(f"\nhint: {hint}\n")
+    assert len([*place.prefix.rglob("images/sha256/*.sif")]) == bool(more)
+    assert not [*place.prefix.rglob("*.incoming")]
 
 
 def test_a_limit_of_processes_is_told_with_what_to_do(

@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.config import prefix
 from sifmod.config.option import in_full
-from sifmod.config.prefix import config_home, default_prefix, home, quick_prefix, quick_trees
+from sifmod.config.prefix import config_home, default_prefix, home, other_places, quick_prefix, quick_trees
 from sifmod.errors import OptionError
 
 
@@ -122,3 +122,15 @@ def test_the_trees_of_a_variable_alone(tmp_path: Path, text: str, trees: tuple[s
     assert quick_trees({**environ, "SIFMOD_TREE": "/x"}) is None
     (tmp_path / "etc").mkdir()
     assert quick_trees(environ) is None
+
+
+def test_another_path_to_the_prefix_is_no_other_tree(tmp_path: Path) -> None:
+    """`list` had each module twice, and one hid the other."""
+    for name in ("tree", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
+    gone = tmp_path / "gone"
+    places = ("tree", "to other", "gone", "other", "gone", "to tree")
+    for own in (tmp_path / "tree", tmp_path / "to tree"):
+        assert other_places((f"{tmp_path}/{name}" for name in places), own) == (tmp_path / "to other", gone)
+    assert other_places((str(gone),), gone) == ()

@@ -247,7 +247,10 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
         assert told.code == 1, verb
     machine.prefix.chmod(0o2775)
     told = machine.run("bob", "verify")
-    assert (told.code, "not readable for users that `sharing: site` lets in" in told.stderr) == (1, True)
+    assert (told.code, "closed, for reading or for changes, to users that `sharing: site` lets in" in told.stderr) == (
+        1,
+        True,
+    )
     partly = machine.run("bob", "verify", "--repair-modes")
     assert partly.code == 1
     assert f"{modulerc}: Operation not permitted; only its owner user {UID} or root can correct it" in partly.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.layer.bytecode import COMPILE
+from sifmod.actions.layer.inside import Inside
 from sifmod.actions.rollback import release_held, rollback
 from sifmod.actions.stack.bundle import write_bundle
 from sifmod.actions.stack.bundle_items import HEAD, Item
@@ -21,6 +22,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
 from support import outlook
 from support.command import run
+from support.config import write
 from support.fault_fs import FaultFs, Rules
 from support.images import Images
 from support.module_tool import ModuleTool
@@ -236,6 +238,22 @@ def test_bytecode_that_cannot_be_kept_is_one_line(tmp_path: Path) -> None:
         words = (sys.executable, "-c", COMPILE, tmp_path, disk, tmp_path / "wanted", "1")
         ended = run(words)
     assert (ended.code, ended.stderr) == (3, "the bytecode cannot be kept: No space left on device\n")
+
+
+def test_a_full_disk_is_no_image_whose_python_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image's Python can write no list of its packages, and its traceback was the message."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache" / "uv"))
+    wrapper = write(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    with small_disk(tmp_path / "disk", 1 << 16) as disk, Inside(wrapper, disk) as inside:
+        (disk / "work").mkdir()
+        monkeypatch.setattr(inside, "target", str(disk))  # there is no container here
+        inside.start()
+        with filled(disk / "ballast", 0), pytest.raises(OSError, match=r"No space left on device: '.*held\.json'"):
+            inside.look(())
 
 
 def test_a_module_that_cannot_be_read_is_no_full_cache(tmp_path: Path) -> None:

@@ -317,3 +317,15 @@ def test_one_elsewhere_is_no_change_of_the_tree(tmp_path: Path) -> None:
         record_layer(layers, None, layer, tree_of(layout), Reporter(quiet))
     told = [(one.done.what, one.done.layer) for one in read_log(layout, MODULE).entries]
     assert told == [("installed", None), ("made", "default"), ("removed", "default")]
+
+
+def test_a_place_where_nobody_finds_a_layer_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project's directory that was closed: its layers were not used, and nothing said so."""
+    published(tmp_path)
+    monkeypatch.setenv("SIFMOD_LAYERS", f"{tmp_path}/layers::{tmp_path}/gone:layers")
+    assert sifmod(["layer", "list", "--prefix", str(tmp_path)]) == 0
+    told = [line for line in capfd.readouterr().err.splitlines() if "SIFMOD_LAYERS" in line]
+    assert [line.partition(" of ")[0].rpartition(" ")[2] for line in told] == [f"{tmp_path}/gone", "layers"]
+    assert all(line.startswith("== warning: modules find no layer in ") for line in told)

@@ -74,11 +74,16 @@ class Inside(ExitStack):
         return checked(self.start()(f"{self.target}/work/uv", *words, most=most_of_uv()))
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
-        """The image's Python and its packages; `names`: protected ones. Raises ImageError if Python fails."""
+        """The image's Python and its packages; `names`: protected ones.
+
+        Raises ImageError if Python fails, OSError if the disk is full.
+        """
         answer = self.directory / "work" / "held.json"
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}", limit=_LONGEST_LOOK)
         if ended.late:
             raise ImageError(f"the Python of the image gives no answer within {_LONGEST_LOOK:.0f} seconds")
+        if ended.code > 0 and answer.is_file():
+            raise OSError(ended.code, os.strerror(ended.code), str(answer))
         if ended.code != 0 or not answer.is_file():
             raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
         try:

@@ -112,6 +112,12 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
     return tuple(dict.fromkeys(Path(place) for place in places if place.startswith("/")))
 
 
+def unusable(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The directories in SIFMOD_LAYERS in which no module finds a layer."""
+    named = filter(None, environ.get("SIFMOD_LAYERS", "").split(":"))
+    return tuple(one for one in named if not (one.startswith("/") and os.access(one, os.R_OK | os.X_OK)))
+
+
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a readable layer's module is not installed in these trees, or is installed with another image."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None

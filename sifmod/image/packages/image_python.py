@@ -15,6 +15,7 @@ from sifmod.errors import ImageError
 from sifmod.image.inspect.python_environments import normalized
 
 # run by the image's own Python, since only that one knows its path, its `.pth` files and its markers
+# if it cannot write its answer, a full disk say, the file is there and the exit code is the errno
 PROBE = """
 import importlib.metadata, importlib.util, json, os, sys
 found = {}
@@ -30,9 +31,12 @@ for one in importlib.metadata.distributions():
         place = os.path.abspath(str(getattr(one, "_path", "")))
         place = place if os.path.exists(place) else sys.prefix
         found[name] = [name, one.version, pure, one.requires or [], extras, place, modules(one)]
-with open(sys.argv[1], "w") as file:
-    bytecode = "%s %s %d" % (sys.implementation.cache_tag, importlib.util.MAGIC_NUMBER.hex(), sys.flags.optimize)
-    json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), bytecode, list(found.values())], file)
+bytecode = "%s %s %d" % (sys.implementation.cache_tag, importlib.util.MAGIC_NUMBER.hex(), sys.flags.optimize)
+try:
+    with open(sys.argv[1], "w") as file:
+        json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), bytecode, list(found.values())], file)
+except OSError as error:
+    sys.exit(error.errno)
 """
 
 

@@ -1,7 +1,9 @@
 """Start uv, here or in a container, and choose its cache."""
 
+import errno
 import os
 import re
+import resource
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -13,7 +15,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError, InstallError
 from sifmod.image.child import HEAVY, LARGE, Ended, Most, run_child
 from sifmod.image.packages.uv_settings import config_words, uv_environment, without_own_logins, write_config
-from sifmod.system import cache_home, not_own, remove_directory
+from sifmod.system import cache_home, limit_hint, not_own, remove_directory
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
@@ -55,10 +57,13 @@ def most_of_uv() -> Most:
 
 
 def checked(ended: Ended) -> Ended:
-    """How uv ended, without logins in its output. Raises FetchError if it exceeded `most_of_uv`."""
+    """How uv ended, without logins in its output. Raises FetchError if it exceeded `most_of_uv`, or a limit here."""
     if ended.code == HEAVY:
         hint = "does a package index send a page without an end?"
         raise FetchError(f"uv took more bytes of memory than {bound('uv_memory')}", hint)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    if ended.code == LARGE and 0 <= hard < limits().package_size:
+        raise FetchError(f"uv cannot write a file of more bytes than {hard} here", limit_hint(OSError(errno.EFBIG, "")))
     if ended.code == LARGE:
         hint = "does a server send a package without an end?"
         raise FetchError(f"uv wrote a file of more bytes than {bound('package_size')}", hint)
