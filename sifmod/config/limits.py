@@ -43,6 +43,8 @@ class Limits(Model):
     """Bytes of each file that uv writes (a wheel, or a file in it), or of a git repository with its checkout."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
+    requirement_lines: Count = 10_000
+    """Lines of a requirements.txt with the files that it names, without comments; each takes a millisecond."""
     requirement_size: Size = 64 << 10
     """Characters of one requirement in a requirements.txt, digests included, and of a text in a lock of packages."""
     bundle_files: Count = 50_000
