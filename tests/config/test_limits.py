@@ -131,6 +131,7 @@ ELSEWHERE = {  # and the tests that have it
     "sparse_file_size": "test_layers_sparse.py",
     "build_text_size": "test_hostile_builds.py",
     "build_rules": "test_hostile_builds.py",
+    "build_images": "test_hostile_builds.py",
     "uv_memory": "../actions/test_layer_parts.py",
     "package_size": "../actions/test_layer_parts.py",
     "sanity_check_time": "../actions/test_sanity.py",
