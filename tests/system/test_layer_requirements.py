@@ -1,5 +1,6 @@
 """Requirements as people have them: whole files, digests, constraints, indexes, projects here and in repositories."""
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -267,3 +268,17 @@ def test_what_is_upgraded_may_be_newer_than_in_the_image(machine: Machine) -> No
     assert machine.python("import pip; print(pip.__version__)").ok().stdout.strip() == version
     machine.add("pip", "--upgrade").ok()
     assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
+
+
+def test_a_lock_names_files_beside_it(shared_tmp: Path, images: Images) -> None:
+    """As for pip and uv; they were looked for in the layer."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    (machine.top / "files/sub").mkdir(parents=True)
+    digest = hashlib.sha256(wheel(machine.top / "files/sub", "beside").read_bytes()).hexdigest()
+    for number, kind in enumerate(("archive = {}", "wheels = [{}]")):
+        file = kind.format(f"{{ path = 'sub/beside-1.0-py3-none-any.whl', hashes = {{ sha256 = '{digest}' }} }}")
+        block = f'[[packages]]\nname = "beside"\nversion = "1.0"\n{file}\n'
+        write(machine.top / "files/pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n\n{block}')
+        layer = f"l{number}"
+        machine.sifmod("layer", "sync", NAME, "files/pylock.toml", "--no-index", "--layer", layer).ok()
+        machine.python("import beside", env={"SIFMOD_LAYER": layer}).ok()

@@ -45,6 +45,7 @@ class LayerChange:
     everything: bool = False  # remove the layer
     stale: bool = False  # only remove the layers that were made for images that are not installed
     lock: str | None = None  # the text of a lock to follow instead of resolving
+    files: tuple[str, ...] = ()  # the files of this machine that the lock names by their absolute paths
     upgrade: bool = False  # allow newer versions than those of the layer
     unpacked: bool = False
     tried: bool = True  # import each added package once
@@ -105,7 +106,7 @@ def _made(
     wanted = _wanted(before, change)
     directory.mkdir()
     (directory / "work").mkdir()
-    visible = _there((*wanted.local, *change.add.local))
+    visible = (*_there((*wanted.local, *change.add.local)), *change.files)
     with Inside(python_wrapper(installation), directory, visible) as inside:
         inside.start()
         program = _program(installation, site)  # while the container starts
