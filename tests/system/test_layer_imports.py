@@ -90,6 +90,17 @@ def test_what_a_wheel_puts_beside_its_own_metadata(machine: Machine) -> None:
     assert (refused.code, "hides 1.0 brings its own pip; the image has pip" in refused.stderr) == (2, True)
 
 
+def test_a_module_of_the_image_that_a_package_of_another_name_hides(shared_tmp: Path, images: Images) -> None:
+    """As opencv-python-headless over opencv-python; nothing was said."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    wheel(machine.wheels, "hides", files={"pip/__init__.py": "", "tests/__init__.py": ""})
+    said = machine.add("hides").ok().stderr
+    assert "warning: hides 1.0 brings its own pip, which hides that of the image's pip\n" in said
+    assert said.count("brings its own") == 1
+    wheel(machine.wheels, "pip", "99.0")
+    assert "brings its own" not in machine.add("pip", "--layer", "other").ok().stderr
+
+
 @pytest.mark.parametrize("how", [(), ("--unpacked",)])
 def test_a_wheel_that_is_a_thousand_directories_deep(machine: Machine, how: tuple[str, ...]) -> None:
     wheel(machine.wheels, "deep", files={"/".join(["d"] * 1500): ""})
