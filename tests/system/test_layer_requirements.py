@@ -270,6 +270,16 @@ def test_what_is_upgraded_may_be_newer_than_in_the_image(machine: Machine) -> No
     assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
 
 
+def test_a_local_wheel_and_a_directory_of_others(machine: Machine) -> None:
+    """Only the directory was searched for it."""
+    (machine.top / "one").mkdir()
+    for name in ("mine", "yours"):
+        wheel(machine.top / "one", name, requires=("helper",))
+    machine.add("./one/mine-1.0-py3-none-any.whl").ok()
+    machine.add("yours @ ./one/yours-1.0-py3-none-any.whl", "demo").ok()
+    machine.python("import demo, helper, mine, yours").ok()
+
+
 def test_a_lock_names_files_beside_it(shared_tmp: Path, images: Images) -> None:
     """As for pip and uv; they were looked for in the layer."""
     machine = make_machine(shared_tmp / "ma chine", images)

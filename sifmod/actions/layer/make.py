@@ -121,7 +121,7 @@ def _install(
 ) -> None:
     lock = without_repositories(lock)
     # uv fetches from the places in the lock; if other places are given, only the digests count
-    name, text = ("pinned.txt", pinned(lock)) if lock and wanted.places else (LOCK, lock)
+    name, text = ("pinned.txt", pinned(lock, here=True)) if lock and wanted.places else (LOCK, lock)
     write_private(inside.directory / "work" / name, text)
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]

@@ -48,14 +48,20 @@ def _version(package: Mapping[str, Any]) -> str | None:
     return str(Version(package["version"]))
 
 
-def pinned(lock: str) -> str:
-    """A lock, without its repositories, as requirements with the digests of all files, which pip and uv enforce."""
+def pinned(lock: str, *, here: bool = False) -> str:
+    """A lock, without its repositories, as requirements with the digests of all files, which pip and uv enforce.
+
+    `here`: a file of this machine is named by its path, which otherwise counts only by its version and digest.
+    """
     lines = []
     for one in tomllib.loads(lock).get("packages", []):
         if "vcs" in one:
             continue
         digests = sorted(f"{kind}:{value}" for file in _files(one) for kind, value in file.get("hashes", {}).items())
         url = one.get("archive", {}).get("url")
+        path = next((path for file in _files(one) if Path(path := str(file.get("path", ""))).is_file()), "")
+        if here and path.startswith("/"):
+            url = Path(path).as_uri()
         what = f"{one['name']} @ {url}" if url else f"{one['name']}=={one['version']}"
         lines.append(" ".join((what, *(f"--hash={digest}" for digest in digests))))
     return "".join(f"{line}\n" for line in lines)
