@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath, relpath
+from zipfile import BadZipFile, ZipFile
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
@@ -192,11 +193,27 @@ def format_hidden(lib: Path, python: ImagePython, added: Collection[str]) -> Ite
 
 
 def _modules(lib: Path) -> Iterator[tuple[Path, str]]:
-    """The top-level modules of packages, with their names."""
-    for place in _tops(lib):
-        is_module = place.suffix in _MODULES or any(one.suffix in _MODULES for one in place.glob("__init__.*"))
-        if is_module and not place.name.endswith("-info"):
-            yield place, place.name.partition(".")[0]
+    """What Python finds by a top-level name, in `lib` and what its `.pth` files name: its file or archive, its name."""
+    files = (one for one in sorted(lib.glob("*.pth")) if one.is_file())
+    lines = (line for one in files for line in one.read_text("utf-8", "replace").splitlines())
+    named = (Path(normpath(join(lib, line.rstrip()))) for line in lines)
+    for place in (lib, *(one for one in named if lib in one.parents)):
+        if place.is_file():
+            yield from ((place, name) for name in _names_in_archive(place))
+        for one in sorted(place.iterdir()) if place.is_dir() else ():
+            is_module = one.suffix in _MODULES or any(each.suffix in _MODULES for each in one.glob("__init__.*"))
+            if is_module and not one.name.endswith("-info"):
+                yield one, one.name.partition(".")[0]
+
+
+def _names_in_archive(path: Path) -> Iterator[str]:
+    """The top-level modules of a zip, which Python imports from too."""
+    try:
+        with ZipFile(path) as archive:
+            found = {name for name in archive.namelist() if re.fullmatch(r"[^/]+(/__init__)?\.pyc?", name)}
+    except (BadZipFile, OSError, NotImplementedError):
+        return
+    yield from sorted({re.split("[/.]", name)[0] for name in found})
 
 
 def _owner(lib: Path, place: Path) -> str:
@@ -205,16 +222,6 @@ def _owner(lib: Path, place: Path) -> str:
     records = ((one.parent.name, one.read_text("utf-8", "replace")) for one in lib.glob("*.dist-info/RECORD"))
     found = (info for info, text in records if begin.search(text))
     return " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
-
-
-def _tops(lib: Path) -> Iterator[Path]:
-    """What Python finds by a top-level name: in `lib`, and in the directories that its `.pth` files name."""
-    yield from sorted(lib.iterdir())
-    files = (one for one in sorted(lib.glob("*.pth")) if one.is_file())
-    lines = (line for one in files for line in one.read_text("utf-8", "replace").splitlines())
-    for place in (Path(normpath(join(lib, line.rstrip()))) for line in lines):
-        if lib in place.parents and place.is_dir():
-            yield from sorted(place.iterdir())
 
 
 def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:
