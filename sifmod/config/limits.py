@@ -60,7 +60,7 @@ class Limits(Model):
     build_rules: Count = 1000
     """Lines of a .dockerignore; each is compared with each file."""
     build_images: Count = 100
-    """Images that a definition or a Dockerfile starts or copies from; a registry is asked for each."""
+    """Images that a definition or a Dockerfile starts or copies from; each is looked up in its registry."""
     layer_ratio: Count = 2000
     """Times its size that a layer of an image, or an image, unpacks to, beyond 16 GiB; gzip reaches 1032."""
     archive_files: Count = 1_000_000
