@@ -87,7 +87,7 @@ def to_json(inventory: Inventory, sha256: str) -> bytes:
 
 
 def image_of(installation: Installation) -> Path:
-    """The image that the module runs: its link, or the path in the receipt if the link is missing or broken."""
-    link = Path(installation.root, installation.required_image.filename)
-    there = os.path.exists(link)  # noqa: PTH110 (False in a closed directory)
-    return link if there else Path(installation.required_image.path)
+    """The image that a load takes: the link's, or a copy of the site; the receipt's path if there is neither."""
+    image, copies = installation.required_image, installation.provenance.image.directories
+    places = (f"{directory}/{image.filename}" for directory in (installation.root, *copies))
+    return Path(next(filter(os.path.exists, places), image.path))  # False in a closed directory

@@ -18,6 +18,7 @@ _COMMAND = """#!/bin/sh
 # Runs a command of a layer, in the container of the module that it was made for.
 here=$0
 if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
+case $here in /*) ;; *) here=$PWD/$here ;; esac # a relative place of layers is not searched
 export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
 # it need not be Python's
 exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"

@@ -139,8 +139,9 @@ def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
         check_holes((subject.path,), subject.path.parent, "make a copy without the holes, or install the image first")
     inventory, described = subject.inventory, describe_sif(subject.path)
     sha256 = subject.sha256 or sha256_file(subject.path)
-    module = subject.installation.module if subject.installation else None
-    mine = (layer for layer in layers if module is None or (layer.module, layer.image) == (module, sha256))
+    made = subject.installation
+    own = made and (made.module, made.image_sha256)
+    mine = (layer for layer in layers if own is None or (layer.module, layer.image) == own)
     over = sorted(mine, key=lambda layer: (layer.name, layer.root))
     inside = [_component(package, inventory.system, reference) for package in inventory.packages]
     tops = [*inside, *(_layer(layer, f"{reference}-layer-{number}") for number, layer in enumerate(over, 1))]

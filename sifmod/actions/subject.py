@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.inventory import image_path, inventory_at
+from sifmod.actions.inventory import image_of, image_path, inventory_at
 from sifmod.config.name import ModuleName
 from sifmod.config.redact import shown
 from sifmod.config.site import Site
@@ -59,8 +59,8 @@ def is_digest(text: str) -> bool:
 def of_installation(installation: Installation) -> Subject:
     """The subject for one generation of a module."""
     name, image = f"{installation.module}@{installation.generation}", installation.image
-    if image is None:
-        return Subject(name, "", "", NO_ORIGIN, installation=installation)
+    if image is None or image_of(installation) not in (Path(installation.root, image.filename), Path(image.path)):
+        return Subject(name, "", "", NO_ORIGIN, installation=installation)  # a view, or a copy of the site, not hashed
     return Subject(name, image.sha256, image.source, image.origin, installation=installation)
 
 

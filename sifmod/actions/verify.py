@@ -154,14 +154,7 @@ def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]
             continue
         installation = installed(layout, resolve(name, known))
         if names or installation.image:
-            yield check_image(str(installation.module), _taken(installation), keys)
-
-
-def _taken(installation: Installation) -> Path:
-    """The image that a load takes: the link's, or a copy of the site; the receipt's if there is neither."""
-    image, copies = installation.required_image, installation.provenance.image.directories
-    places = (f"{directory}/{image.filename}" for directory in (installation.root, *copies))
-    return next((Path(place) for place in places if os.path.exists(place)), image_of(installation))  # noqa: PTH110
+            yield check_image(str(installation.module), image_of(installation), keys)
 
 
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:

@@ -19,7 +19,7 @@ with later():
     from sifmod.actions.layer import add, layers, places
     from sifmod.config import name
     from sifmod.config import site as config_site
-    from sifmod.image.packages import request, requirements
+    from sifmod.image.packages import package_lock, request, requirements
     from sifmod.module import variables
     from sifmod.tree import layer
 
@@ -217,7 +217,8 @@ def sync_command(given: SyncOptions) -> None:
     site = load_facts(given.settings).site  # whose limits hold for the lock
     change, path = add.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
     if given.lock.endswith(".toml"):
-        change = replace(change, lock=request.read_lock(path))
+        text, files = package_lock.with_absolute_paths(request.read_lock(path), path.parent)
+        change = replace(change, lock=text, files=files)
     else:
         change = replace(change, add=requirements.parse_requests(files=(path,), all_hashed=True), replaces=True)
     changed(change, given, site)

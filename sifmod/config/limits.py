@@ -43,6 +43,8 @@ class Limits(Model):
     """Bytes of each file that uv writes (a wheel, or a file in it), or of a git repository with its checkout."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
+    requirement_lines: Count = 10_000
+    """Lines of a requirements.txt with the files that it names, without comments; each takes a millisecond."""
     requirement_size: Size = 64 << 10
     """Characters of one requirement in a requirements.txt, digests included, and of a text in a lock of packages."""
     bundle_files: Count = 50_000
@@ -57,6 +59,8 @@ class Limits(Model):
     """Bytes of a definition file, a Dockerfile, and its .dockerignore."""
     build_rules: Count = 1000
     """Lines of a .dockerignore; each is compared with each file."""
+    build_images: Count = 100
+    """Images that a definition or a Dockerfile starts or copies from; each is looked up in its registry."""
     layer_ratio: Count = 2000
     """Times its size that a layer of an image, or an image, unpacks to, beyond 16 GiB; gzip reaches 1032."""
     archive_files: Count = 1_000_000

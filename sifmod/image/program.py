@@ -15,6 +15,7 @@ from sifmod.image.child import Ended, run_child
 from sifmod.system import scratch_directory
 
 _OPTION = "CONFIG_SQUASHFS_ZSTD"
+_VERSION = re.compile(r"(apptainer|singularity(?:-ce|-pro)?) version ([0-9]+)\.([0-9]+)")
 Kind = Literal["apptainer", "singularity-ce", "singularity-pro", "singularity", "unknown"]
 Subject = Literal["zstd", "lz4", "mount", "image bind", "nvccli", "variables"]
 Version = tuple[int, int]
@@ -127,17 +128,17 @@ def probe_runtime(path: str, system: Path = Path("/")) -> Program | None:
 
 @cache
 def _probe(path: str, _: tuple[int, int, int], system: Path) -> Program:
-    said = next(iter(_answer(path, "--version").lines), "it says nothing")
-    found = re.match(r"(apptainer|singularity(?:-ce|-pro)?) version ([0-9]+)\.([0-9]+)", said)
+    lines = _answer(path, "--version").lines  # perhaps with a warning in front, such as the linker's of LD_PRELOAD
+    found = next(filter(None, map(_VERSION.match, lines)), None)
     if not found:
-        return Program("unknown", (0, 0), said)
+        return Program("unknown", (0, 0), next(iter(lines), "it says nothing"))
     kind: Kind = found[1]  # type: ignore[assignment]  # the pattern has the kinds
     build = dict(line.split("=", 1) for line in _answer(path, "buildcfg").lines if "=" in line)
     file = build.get(f"{_package(build).upper()}_CONF_FILE", "")
     configuration = _configuration(file)
     setuid = _has_setuid(build, configuration)
     version, forbids = (int(found[2]), int(found[3])), _forbids(configuration, setuid=setuid)
-    return Program(kind, version, said, setuid, mounts_zstd(system), forbids, file)
+    return Program(kind, version, found.string, setuid, mounts_zstd(system), forbids, file)
 
 
 def _answer(path: str, word: str) -> Ended:

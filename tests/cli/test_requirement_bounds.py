@@ -75,3 +75,15 @@ def test_a_line_that_a_reader_could_hang_or_fail_on(
 ) -> None:
     write(here / "wanted.txt", f"{text}\n")
     assert said in refused(here, capfd)
+
+
+@pytest.mark.parametrize("name", ["one\ntwo", "a#b"])
+@pytest.mark.parametrize("words", [("-e", "{}"), ("./{}",), ("--find-links", "{}", "six")])
+def test_a_directory_whose_name_is_more_than_a_path_for_uv(
+    here: Path, name: str, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With `-e` the name's second line was a requirement of its own."""
+    write(here / name / "pyproject.toml", "")
+    write(here / "one/pyproject.toml", "")
+    assert run(["add", "App/1", *(word.format(name) for word in words)]) == 2
+    assert "contains a # or a line break, which requirements cannot express" in capfd.readouterr().err

@@ -20,6 +20,7 @@ from sifmod.actions.sbom import Format, sbom
 from sifmod.actions.subject import Subject
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.tree.layer import Layer
 from support.answer import answer
@@ -237,3 +238,25 @@ def test_more_packages_than_the_bound_are_left_out_and_said(here: Path, capfd: p
     assert len(json.loads(told.out)["components"]) == 3
     assert run(["diff", str(here / "image.sif"), str(here / "image.sif")]) == 0
     assert "it has more packages than 2" in capfd.readouterr().err
+
+
+def test_the_sites_copy_that_a_load_takes(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on LUMI, a user removes the link; the packages were still those of the image in the store."""
+    write(here / "con fig/config.yaml", f"image_dirs: [{here}/images]\n")
+    monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(here / "con fig"))
+    install()
+    (link,) = (here / "prefix/software/Tiny/1.0").glob("*.sif")
+    (here / "images").mkdir()
+    copy = here / "images" / link.name
+    sif(copy, {"bin/sh": "#!", f"{SITE}/other-7.dist-info/METADATA": "Name: other\nVersion: 7\n"})
+    link.unlink()
+    capfd.readouterr()
+    assert run(["sbom", "Tiny/1.0"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [one["name"] for one in found["components"]] == ["other"]
+    digest = sha256_file(copy)
+    assert found["metadata"]["component"]["hashes"][0]["content"] == digest
+    assert run(["export", "-q", "Tiny/1.0", "--to", "sif", "-o", str(here / "it.sif")]) == 0
+    assert sha256_file(here / "it.sif") == digest

@@ -81,6 +81,13 @@ def requirements(here: Path, images: Images) -> list[str]:
     return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
 
 
+def lines_of_requirements(here: Path, images: Images) -> list[str]:
+    write(here / "more.txt", "# none\nsix\nsix\n")
+    write(here / "wanted.txt", "six\n-r more.txt\n")
+    text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', requirements: wanted.txt}}\n"
+    return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
+
+
 def a_lock_of_packages(here: Path, images: Images) -> list[str]:
     packages = "".join(f'[[packages]]\nname = "p{number}"\nversion = "1"\n' for number in range(9))
     write(here / "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n{packages}')
@@ -111,6 +118,7 @@ CASES: dict[str, tuple[Callable[[Path, Images], list[str]], str]] = {
     "lock_values": (a_lock_of_packages, "9"),
     "requirements_size": (requirements, "1KiB"),
     "requirement_size": (requirements, "1KiB"),
+    "requirement_lines": (lines_of_requirements, "3"),
     "build_files": (a_recipe, "2"),
     "archive_files": (an_archive, "1"),
     "header_size": (an_archive, "1KiB"),
@@ -123,6 +131,7 @@ ELSEWHERE = {  # and the tests that have it
     "sparse_file_size": "test_layers_sparse.py",
     "build_text_size": "test_hostile_builds.py",
     "build_rules": "test_hostile_builds.py",
+    "build_images": "test_hostile_builds.py",
     "uv_memory": "../actions/test_layer_parts.py",
     "package_size": "../actions/test_layer_parts.py",
     "sanity_check_time": "../actions/test_sanity.py",

@@ -89,6 +89,35 @@ def test_a_name_of_an_image_that_is_too_long(context: Path, text: str) -> None:
         base_images(BuildPlan(dockerfile=str(context)))
 
 
+@buildah
+def test_too_many_images(context: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A Dockerfile of 1 MiB named 60 000, and a registry was asked for each."""
+    write(context / "Dockerfile", "".join(f"FROM 127.0.0.1:9/a{number}\n" for number in range(101)))
+    said = "the build starts or copies from more images than 100 (`limits: {build_images: N}`"
+    refused(context.parent, said, capfd)
+
+
+@pytest.mark.parametrize(
+    ("text", "images"),
+    [
+        ("ARG TAG=3\nARG BASE=one:${TAG}\nFROM $BASE\n", ("one:3",)),
+        ("ARG TAG=3 BASE=one\nFROM $BASE:$TAG\n", ("one:3",)),
+        ("ARG BASE=one\nFROM two\nARG BASE\nRUN x\nFROM $BASE\n", ("two", "one")),
+        ("ARG BASE=one\nFROM two\nARG BASE=three\nFROM $BASE\n", ("two", "one")),
+        ("FROM ${BASE:-one}\n", ("one",)),
+        ("FROM one:$TARGETARCH\n", ("one:$TARGETARCH",)),
+        ("FROM one\nRUN <<EOF\nFROM two\nEOF\nFROM three\n", ("one", "three")),
+        ("FROM one\nRUN a <<A <<-'B'\nFROM x \\\nA\nFROM y\n\tB\nFROM three\n", ("one", "three")),
+        ("FROM one\nRUN cat <<< EOF\nRUN a <<EOF\nFROM three\n", ("one", "three")),
+        ("FROM one\nRUN a \\\n# FROM two \\\n FROM two\nFROM \\\n three\n", ("one", "three")),
+    ],
+)
+def test_the_images_of_a_dockerfile(context: Path, text: str, images: tuple[str, ...]) -> None:
+    """One that is not found is not looked up, and a newer one behind its name is not noticed."""
+    write(context / "Dockerfile", text)
+    assert base_images(BuildPlan(dockerfile=str(context))) == tuple(f"docker://{image}" for image in images)
+
+
 @pytest.mark.parametrize(
     ("text", "left_out", "kept"),
     [

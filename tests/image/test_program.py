@@ -105,6 +105,8 @@ def test_what_a_program_is(tmp_path: Path) -> None:
     assert found(tmp_path / "4", "apptainer version 1.10.0", True, kernel=WITH).setuid is root
     assert found(tmp_path / "5", "singularity-pro version 4.1.3-1").kind == "singularity-pro"
     assert found(tmp_path / "6", "docker version 25.0").kind == "unknown"
+    warned = found(tmp_path / "7", "ERROR: ld.so: object '/x.so' from LD_PRELOAD\napptainer version 1.4.2")
+    assert (warned.kind, warned.said) == ("apptainer", "apptainer version 1.4.2")  # LD_PRELOAD chose gzip
 
 
 def test_an_upgrade_is_noticed(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_what_is_added_is_there_for_everything_that_the_module_starts(
     assert machine.python(child).ok().stdout == "1.0 2.5 99.0 True\n"
     says = run((machine.live() / "bin" / "demo-says",), env=machine.env()).ok()
     assert says.stdout == "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+    # of a layer that is searched nowhere, from its own directory: that of the same name elsewhere would be taken
+    wheel(machine.wheels, "demo", "2.0", requires=("helper>=2",), scripts=("demo-says",))
+    machine.add("demo==2.0", "--dir", "else where").ok()
+    (commands,) = (machine.top / "else where" / NAME / "default").glob("*/live/bin")
+    says = run(("./demo-says",), env=machine.env(), cwd=commands).ok()
+    assert says.stdout == "demo-says 2.0 /opt/miniconda3/envs/pytorch\n"
+    (machine.wheels / "demo-2.0-py3-none-any.whl").unlink()
     other = "/usr/bin/python3"  # of the image: not the one that the layer is for
     start = f"{RUNTIME.path} exec $SIF"
     loaded = module_tool.run(

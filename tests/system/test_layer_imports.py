@@ -86,8 +86,26 @@ def test_what_a_wheel_puts_beside_its_own_metadata(machine: Machine) -> None:
         file.writestr(f"{place}/RECORD", b"\xff,,\nother.dist-info/direct_url.json,,\n")
     machine.add("odd").ok()
     wheel(machine.wheels, "hides", files={"hides.pth": "own\n", "own/pip/__init__.pyc": ""})
-    refused = machine.add("hides")
-    assert (refused.code, "hides 1.0 brings its own pip; the image has pip" in refused.stderr) == (2, True)
+    zipped = wheel(machine.wheels, "zipped", files={"zipped.pth": "in.zip\n"})
+    with zipfile.ZipFile(machine.top / "in.zip", "w") as file:
+        file.writestr("pip/__init__.py", "")
+    with zipfile.ZipFile(zipped, "a") as file:
+        file.write(machine.top / "in.zip", "in.zip")
+    for name in ("hides", "zipped"):
+        refused = machine.add(name)
+        assert refused.code == 2
+        assert "brings its own pip; the image has pip" in refused.stderr
+
+
+def test_a_module_of_the_image_that_a_package_of_another_name_hides(shared_tmp: Path, images: Images) -> None:
+    """As opencv-python-headless over opencv-python; nothing was said."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    wheel(machine.wheels, "hides", files={"pip/__init__.py": "", "tests/__init__.py": ""})
+    said = machine.add("hides").ok().stderr
+    assert "warning: hides 1.0 brings its own pip, which hides that of the image's pip\n" in said
+    assert said.count("brings its own") == 1
+    wheel(machine.wheels, "pip", "99.0")
+    assert "brings its own" not in machine.add("pip", "--layer", "other").ok().stderr
 
 
 @pytest.mark.parametrize("how", [(), ("--unpacked",)])

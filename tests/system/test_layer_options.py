@@ -80,7 +80,7 @@ def test_only_the_image_and_what_is_asked_for_decide(shared_tmp: Path, images: I
     machine = make_machine(shared_tmp / "ma chine", images)
     home = machine.top / "home"
     plain = machine.add("demo", env={"HOME": str(home)}).ok()
-    lock = (machine.live() / "pylock.toml").read_bytes()
+    lock, packed = ((machine.live() / name).read_bytes() for name in ("pylock.toml", "layer.squashfs"))
     machine.sifmod("remove", NAME, "--all").ok()
 
     top = machine.prefix  # a directory above that where uv works
@@ -108,9 +108,15 @@ def test_only_the_image_and_what_is_asked_for_decide(shared_tmp: Path, images: I
         "PIP_CONSTRAINT": "/nowhere",
         "SINGULARITYENV_UV_RESOLUTION": "lowest",
         "SINGULARITYENV_UV_PYTHON": "3.8",
+        "APPTAINERENV_PYTHONPATH": str(machine.top / "own"),  # whose packages are not the image's
+        "SINGULARITYENV_PYTHONOPTIMIZE": "2",  # of which the layer would have the bytecode
+        "APPTAINERENV_PYTHONHOME": "/nowhere",
     }
+    write(machine.top / "own/helper-2.5.dist-info/METADATA", "Metadata-Version: 2.1\nName: helper\nVersion: 2.5\n")
+    write(machine.top / "own/re.py", "raise SystemExit('not mine')\n")
     told = machine.add("demo", env=odd).ok()
     assert (machine.live() / "pylock.toml").read_bytes() == lock
+    assert (machine.live() / "layer.squashfs").read_bytes() == packed
     assert told.stderr.splitlines()[:1] == plain.stderr.splitlines()[:1]
 
 

@@ -1,5 +1,6 @@
 """Requirements as people have them: whole files, digests, constraints, indexes, projects here and in repositories."""
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -267,3 +268,27 @@ def test_what_is_upgraded_may_be_newer_than_in_the_image(machine: Machine) -> No
     assert machine.python("import pip; print(pip.__version__)").ok().stdout.strip() == version
     machine.add("pip", "--upgrade").ok()
     assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
+
+
+def test_a_local_wheel_and_a_directory_of_others(machine: Machine) -> None:
+    """Only the directory was searched for it."""
+    (machine.top / "one").mkdir()
+    for name in ("mine", "yours"):
+        wheel(machine.top / "one", name, requires=("helper",))
+    machine.add("./one/mine-1.0-py3-none-any.whl").ok()
+    machine.add("yours @ ./one/yours-1.0-py3-none-any.whl", "demo").ok()
+    machine.python("import demo, helper, mine, yours").ok()
+
+
+def test_a_lock_names_files_beside_it(shared_tmp: Path, images: Images) -> None:
+    """As for pip and uv; they were looked for in the layer."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    (machine.top / "files/sub").mkdir(parents=True)
+    digest = hashlib.sha256(wheel(machine.top / "files/sub", "beside").read_bytes()).hexdigest()
+    for number, kind in enumerate(("archive = {}", "wheels = [{}]")):
+        file = kind.format(f"{{ path = 'sub/beside-1.0-py3-none-any.whl', hashes = {{ sha256 = '{digest}' }} }}")
+        block = f'[[packages]]\nname = "beside"\nversion = "1.0"\n{file}\n'
+        write(machine.top / "files/pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n\n{block}')
+        layer = f"l{number}"
+        machine.sifmod("layer", "sync", NAME, "files/pylock.toml", "--no-index", "--layer", layer).ok()
+        machine.python("import beside", env={"SIFMOD_LAYER": layer}).ok()

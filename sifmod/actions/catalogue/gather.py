@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sifmod.actions.catalogue.entry import Entry, LastTest, Pairs, Status
 from sifmod.actions.install.how_to_load import commands_to_load
-from sifmod.actions.inventory import image_path, inventory_at
+from sifmod.actions.inventory import image_of, image_path, inventory_at
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
@@ -45,7 +45,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
     Raises InstallError if a life-cycle file is damaged.
     """
     found: list[Entry] = []
-    packages: dict[str, Pairs] = {"": ()}  # by image digest: each image is read once, however many modules use it
+    packages: dict[str, Pairs] = {"": ()}  # by image: each is read once, however many modules use it
     life_of = cache(lambda name: read_life(layout, name))
     for module, number in live_modules(layout):
         of_name: NameLife = life_of(module.name)
@@ -54,9 +54,10 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
         if installation is None:
             say(f"warning: {module} is left out: its receipt cannot be read")
         elif not life.hidden:
-            if installation.image_sha256 not in packages:
-                packages[installation.image_sha256] = _packages(installation, say)
-            entry = replace(_installed(layout, installation, say), packages=packages[installation.image_sha256])
+            image = os.path.realpath(image_of(installation)) if installation.image else ""
+            if image not in packages:
+                packages[image] = _packages(installation, say)
+            entry = replace(_installed(layout, installation, say), packages=packages[image])
             entry = replace(entry, default=of_name.default == module.version, labels=life.labels)
             found.append(_ending(entry, life))
     return tuple(found)

@@ -18,7 +18,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError
 from sifmod.image.inspect.python_environments import normalized
-from sifmod.image.packages.added import format_added
+from sifmod.image.packages.added import format_added, format_hidden
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import Distribution, ImagePython
 from sifmod.image.packages.request import PackageRequest, kept_words, name_of, path_of, project, words_of
@@ -45,6 +45,7 @@ class LayerChange:
     everything: bool = False  # remove the layer
     stale: bool = False  # only remove the layers that were made for images that are not installed
     lock: str | None = None  # the text of a lock to follow instead of resolving
+    files: tuple[str, ...] = ()  # the files of this machine that the lock names by their absolute paths
     upgrade: bool = False  # allow newer versions than those of the layer
     unpacked: bool = False
     tried: bool = True  # import each added package once
@@ -105,7 +106,7 @@ def _made(
     wanted = _wanted(before, change)
     directory.mkdir()
     (directory / "work").mkdir()
-    visible = _there((*wanted.local, *change.add.local))
+    visible = (*_there((*wanted.local, *change.add.local)), *change.files)
     with Inside(python_wrapper(installation), directory, visible) as inside:
         inside.start()
         program = _program(installation, site)  # while the container starts
@@ -132,7 +133,9 @@ def _made(
         named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
         names = tuple(name for name in named if name in resolved.added)
 
-        def tried() -> None:
+        def tried(lib: Path) -> None:
+            for line in format_hidden(lib, python, resolved.added):
+                reporter.say(line)
             for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
                 reporter.say(line)
 

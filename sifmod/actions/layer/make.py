@@ -43,12 +43,12 @@ def make(
     wanted: PackageRequest,
     here: tuple[ImagePython, Program | None, Site],
     built: tuple[tuple[str, str], ...],
-    tried: Callable[[], None],
+    tried: Callable[[Path], None],
 ) -> Layer:
     """Fill the directory of `inside` with a generation of the layer; returns it with its size and, if packed, digest.
 
-    `built`: the normalized name and the path inside of each source project. `tried` is called once the packages are in
-    `lib`, and may reject them.
+    `built`: the normalized name and the path inside of each source project. `tried` is called with `lib`, once the
+    packages are there, and may reject them.
 
     Raises InstallError with uv's output if it cannot install, OptionError if the layer would hide a protected package,
     OSError from the file system.
@@ -61,7 +61,7 @@ def make(
         (place / "lib").mkdir()
         _install(inside, python, layer, resolved.fetched, wanted, built)
         check_hides_nothing(place / "lib", python)
-        tried()
+        tried(place / "lib")
         inside.end()
         bytecode = Bytecode(inside, python, jobs)
         if not layer.packed:
@@ -121,7 +121,7 @@ def _install(
 ) -> None:
     lock = without_repositories(lock)
     # uv fetches from the places in the lock; if other places are given, only the digests count
-    name, text = ("pinned.txt", pinned(lock)) if lock and wanted.places else (LOCK, lock)
+    name, text = ("pinned.txt", pinned(lock, here=True)) if lock and wanted.places else (LOCK, lock)
     write_private(inside.directory / "work" / name, text)
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]

@@ -8,11 +8,12 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath, relpath
+from zipfile import BadZipFile, ZipFile
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
@@ -30,6 +31,7 @@ _LARGEST = 1 << 26  # bytes of a file that is compared
 _LOCAL = re.compile(r'\b(?:path = "|url = "file:)[^"]*/|\bpath = "')
 _INSTALL = "pylock.install.toml"
 _MODULES = (".py", ".pyc", ".so")
+_NOT_IMPORTED = frozenset({"docs", "examples", "scripts", "test", "tests"})  # that packages have by mistake
 _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 
@@ -174,28 +176,52 @@ def _about(path: Path) -> tuple[str, str]:
 
 def check_hides_nothing(lib: Path, python: ImagePython) -> None:
     """Raise OptionError for a package, whatever its name, that provides an import name of a protected one."""
-    for place in _tops(lib):
-        held = python.kept_modules.get(name := place.name.partition(".")[0])
-        is_module = place.suffix in _MODULES or any(one.suffix in _MODULES for one in place.glob("__init__.*"))
-        if held and is_module and not place.name.endswith("-info"):
-            begin = re.compile(rf"^{re.escape(str(place.relative_to(lib)))}[/,]", re.MULTILINE)
-            records = ((one.parent.name, one.read_text("utf-8", "replace")) for one in lib.glob("*.dist-info/RECORD"))
-            found = (info for info, text in records if begin.search(text))
-            who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
+    for place, name in _modules(lib):
+        if held := python.kept_modules.get(name):
             raise OptionError(
-                f"{who} brings its own {name}; the image has {held.name} {held.version}, which stays",
+                f"{_owner(lib, place)} brings its own {name}; the image has {held.name} {held.version}, which stays",
                 f"look for a variant of it that uses the existing {name}",
             )
 
 
-def _tops(lib: Path) -> Iterator[Path]:
-    """What Python finds by a top-level name: in `lib`, and in the directories that its `.pth` files name."""
-    yield from sorted(lib.iterdir())
+def format_hidden(lib: Path, python: ImagePython, added: Collection[str]) -> Iterator[str]:
+    """Warnings about modules of the image that packages of another name hide; `added`: the normalized names."""
+    for place, name in _modules(lib):
+        held = python.own_modules.get(name)
+        if held and held.key not in added and name not in _NOT_IMPORTED:
+            yield f"warning: {_owner(lib, place)} brings its own {name}, which hides that of the image's {held.name}"
+
+
+def _modules(lib: Path) -> Iterator[tuple[Path, str]]:
+    """What Python finds by a top-level name, in `lib` and what its `.pth` files name: its file or archive, its name."""
     files = (one for one in sorted(lib.glob("*.pth")) if one.is_file())
     lines = (line for one in files for line in one.read_text("utf-8", "replace").splitlines())
-    for place in (Path(normpath(join(lib, line.rstrip()))) for line in lines):
-        if lib in place.parents and place.is_dir():
-            yield from sorted(place.iterdir())
+    named = (Path(normpath(join(lib, line.rstrip()))) for line in lines)
+    for place in (lib, *(one for one in named if lib in one.parents)):
+        if place.is_file():
+            yield from ((place, name) for name in _names_in_archive(place))
+        for one in sorted(place.iterdir()) if place.is_dir() else ():
+            is_module = one.suffix in _MODULES or any(each.suffix in _MODULES for each in one.glob("__init__.*"))
+            if is_module and not one.name.endswith("-info"):
+                yield one, one.name.partition(".")[0]
+
+
+def _names_in_archive(path: Path) -> Iterator[str]:
+    """The top-level modules of a zip, which Python imports from too."""
+    try:
+        with ZipFile(path) as archive:
+            found = {name for name in archive.namelist() if re.fullmatch(r"[^/]+(/__init__)?\.pyc?", name)}
+    except (BadZipFile, OSError, NotImplementedError):
+        return
+    yield from sorted({re.split("[/.]", name)[0] for name in found})
+
+
+def _owner(lib: Path, place: Path) -> str:
+    """The name and version of the package that has a module."""
+    begin = re.compile(rf"^{re.escape(str(place.relative_to(lib)))}[/,]", re.MULTILINE)
+    records = ((one.parent.name, one.read_text("utf-8", "replace")) for one in lib.glob("*.dist-info/RECORD"))
+    found = (info for info, text in records if begin.search(text))
+    return " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
 
 
 def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:

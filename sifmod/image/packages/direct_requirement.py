@@ -12,7 +12,7 @@ from sifmod.config.limits import read_bounded
 from sifmod.errors import OptionError
 from sifmod.image.packages.foreign_toml import read_toml
 from sifmod.image.packages.git_tree import git_source
-from sifmod.image.packages.request import directory
+from sifmod.image.packages.request import check_path, directory
 
 RECIPE = "a recipe takes packages from an index, by name"
 _ARCHIVE = (".whl", ".tar.gz", ".zip", ".tgz", ".tar.bz2", ".tar.xz")
@@ -60,8 +60,7 @@ def _here(name: str, text: str) -> str:
     if plain.startswith("file:"):
         plain = unquote(plain.removeprefix("file:").removeprefix("//").removeprefix("localhost").partition("#")[0])
     path = Path(os.path.abspath(os.path.expanduser(plain)))  # noqa: PTH100, PTH111 (as pip does)
-    if set(str(path)) & set(",:"):
-        raise OptionError(f"{path} contains a comma or a colon, which bind paths cannot express")
+    check_path(path)
     if path.is_file():
         known = _name_of_file(path.name)
     elif not path.is_dir():

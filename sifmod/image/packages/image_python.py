@@ -102,10 +102,15 @@ class ImagePython:
         return self.protected.get("torch") or next(iter(self.protected.values()), None)
 
     @cached_property
-    def kept_modules(self) -> dict[str, Distribution]:
-        """The protected distributions by import name, for names that no other distribution has, unlike `nvidia`."""
+    def own_modules(self) -> dict[str, Distribution]:
+        """The distributions by import name, for names that only one distribution has, unlike `nvidia`."""
         count = Counter(name for one in self.distributions.values() for name in one.modules)
-        return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
+        return {name: one for one in self.distributions.values() for name in one.modules if count[name] == 1}
+
+    @cached_property
+    def kept_modules(self) -> dict[str, Distribution]:
+        """The protected ones of `own_modules`."""
+        return {name: one for name, one in self.own_modules.items() if one.key in self.protected}
 
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
         """A text for each requirement that the image's distributions meet, but not with `added` (name → version)."""

@@ -1,8 +1,10 @@
 """Package locks (PEP 751) as uv writes them: their packages and digests."""
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from packaging.markers import Marker
@@ -46,14 +48,20 @@ def _version(package: Mapping[str, Any]) -> str | None:
     return str(Version(package["version"]))
 
 
-def pinned(lock: str) -> str:
-    """A lock, without its repositories, as requirements with the digests of all files, which pip and uv enforce."""
+def pinned(lock: str, *, here: bool = False) -> str:
+    """A lock, without its repositories, as requirements with the digests of all files, which pip and uv enforce.
+
+    `here`: a file of this machine is named by its path, which otherwise counts only by its version and digest.
+    """
     lines = []
     for one in tomllib.loads(lock).get("packages", []):
         if "vcs" in one:
             continue
         digests = sorted(f"{kind}:{value}" for file in _files(one) for kind, value in file.get("hashes", {}).items())
         url = one.get("archive", {}).get("url")
+        path = next((path for file in _files(one) if Path(path := str(file.get("path", ""))).is_file()), "")
+        if here and path.startswith("/"):
+            url = Path(path).as_uri()
         what = f"{one['name']} @ {url}" if url else f"{one['name']}=={one['version']}"
         lines.append(" ".join((what, *(f"--hash={digest}" for digest in digests))))
     return "".join(f"{line}\n" for line in lines)
@@ -194,6 +202,28 @@ def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
             raise OptionError(f"this is not a PEP 751 lock: marker: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
         kept.append(block if fits else begin + tail)
     return "".join(kept)
+
+
+def with_absolute_paths(lock: str, directory: Path) -> tuple[str, tuple[str, ...]]:
+    """The lock with the paths of its files from `directory`, where it is; and those paths that exist.
+
+    Raises OptionError for a text that is not a lock.
+    """
+    versions_of(lock)
+    head, *packages = blocks(lock)
+    kept, there = [head], list[str]()
+    for block in packages:
+        text, begin, tail = block.partition("\n[tool.sifmod]\n")
+        try:
+            (package,) = tomllib.loads(text)["packages"]
+            files = [file for file in _files(package) if "path" in file]
+        except (ValueError, TypeError):  # reported by those that follow the lock
+            files = []
+        for file in files:
+            file["path"] = os.path.normpath(directory.absolute() / str(file["path"]))
+        there += [file["path"] for file in files if os.path.isfile(file["path"])]  # noqa: PTH113 (no error)
+        kept.append("".join((block_of(package), begin, tail)) if files else block)
+    return "".join(kept), tuple(there)
 
 
 def check_python(lock: str, short: str) -> None:

@@ -148,9 +148,16 @@ def directory(text: str, option: str) -> str:
     path = Path(text).absolute()
     if not path.is_dir():
         raise OptionError(f"{option}: there is no directory {path}", "relative paths start at the working directory")
-    if set(str(path)) & set(",:"):
-        raise OptionError(f"{option}: {path} contains a comma or a colon, which bind paths cannot express")
+    check_path(path, f"{option}: ")
     return str(path)
+
+
+def check_path(path: Path, what: str = "") -> None:
+    """Raise OptionError for a path that cannot be bound, or that uv would take for a part of it, or several lines."""
+    if set(str(path)) & set(",:"):
+        raise OptionError(f"{what}{path} contains a comma or a colon, which bind paths cannot express")
+    if set(str(path)) & set("#\n\r"):
+        raise OptionError(f"{what}{str(path)!r} contains a # or a line break, which requirements cannot express")
 
 
 def name_of(requirement: str) -> str:

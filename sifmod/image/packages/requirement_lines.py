@@ -41,7 +41,7 @@ class _RefusedError(Exception):
 
 
 class _TooMuchError(OptionError):
-    """The files exceed a limit, of bytes or of included files, or one is not a regular file."""
+    """The files exceed a limit, of bytes, lines or included files, or one is not a regular file."""
 
 
 class _Parser(OptionParser):
@@ -78,8 +78,8 @@ class Line:
 def read_lines(path: Path, *, constrains: bool = False) -> Iterator[Line]:
     """The lines of a requirements file, and of those that it names by -r and -c, relative to it.
 
-    Raises OptionError if `path` is unreadable, or has, with the files it includes, more bytes or files than the limits.
-    An included file that is unreadable, or includes itself, gives a line with a `problem`.
+    Raises OptionError if `path` is unreadable, or has, with the files it includes, more bytes, lines or files than the
+    limits. An included file that is unreadable, or includes itself, gives a line with a `problem`.
     """
     yield from _lines(path, constrains, (), _Reading())
 
@@ -88,7 +88,7 @@ class _Reading:
     """What was read so far; a file counts each time it is named."""
 
     def __init__(self) -> None:
-        self._bytes = self._files = 0
+        self._bytes = self._files = self._lines = 0
 
     def text(self, path: Path) -> str:
         text = read_text(path, "requirements_size")
@@ -99,11 +99,18 @@ class _Reading:
             raise _TooMuchError(f"{path}: with it, requirements have more files than {bound('included_files')}")
         return text
 
+    def lines(self, path: Path) -> Iterator[tuple[int, str]]:
+        for number, text in _logical(self.text(path)):
+            self._lines += 1
+            if self._lines > limits().requirement_lines:
+                raise _TooMuchError(f"{path}:{number}: requirements have more lines than {bound('requirement_lines')}")
+            yield number, text
+
 
 def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Reading) -> Iterator[Line]:
     if len(above) > _DEEPEST or path.absolute() in above:
         raise OptionError(f"{path}: requirements files include each other in a circle, or more than {_DEEPEST} deep")
-    for number, text in _logical(reading.text(path)):
+    for number, text in reading.lines(path):
         if len(text) > limits().requirement_size:
             said = f"{text[:_SHOWN]}… has more characters than {bound('requirement_size')}"
             yield Line(path, number, "", (), constrains, said)

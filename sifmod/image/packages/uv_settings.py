@@ -31,7 +31,8 @@ NOT_OF_IMAGE = (
     "(?:UV|PIP|SSL|XDG_CONFIG|XDG_DATA)_.*|GIT_(?!PYTHON_).*|(?i:(?:https?|ftp|all|no)_proxy)"
     "|NETRC|(?:REQUESTS|CURL)_CA_BUNDLE"
 )
-_OTHERS = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "SIFMOD_LAYER")  # would name another Python, or packages of one
+# would name another Python, or packages of one, here or in the container; these variables of uv count only as they are
+_OTHERS = re.compile("(?:(?:SINGULARITY|APPTAINER)ENV_)?(?:UV_|PIP_|PYTHON|VIRTUAL_ENV|CONDA_|SIFMOD_LAYER)")
 _KEYS = frozenset(
     ("index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy", "keyring-provider")
 )
@@ -52,7 +53,7 @@ def uv_environment() -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if name != _FIND_LINKS
-        if _VARIABLE.fullmatch(name) or not name.startswith(("UV_", *_OTHERS))
+        if _VARIABLE.fullmatch(name) or not _OTHERS.match(name)
     }
 
 

@@ -197,8 +197,13 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
-    """A digest of what registries have for `sources` without a digest; "" if one is unavailable, as with --offline."""
+    """A digest of what registries have for `sources` without a digest; "" if one is unavailable, as with --offline.
+
+    Raises FetchError for too many sources.
+    """
     found = []
+    if len(sources) > limits().build_images:
+        raise FetchError(f"the build starts or copies from more images than {bound('build_images')}")
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
         try:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -32,12 +33,15 @@ from sifmod.system import walk
 
 _NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them
 _IGNORES = (".containerignore", ".dockerignore")
-_LINE = re.compile(
-    r"^[ \t]*(?:FROM[ \t]+(?:--platform=\S+[ \t]+)?(?P<base>\S+)(?:[ \t]+AS[ \t]+(?P<stage>\S+))?"
-    r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
-    re.IGNORECASE | re.MULTILINE,
+_INSTRUCTION = re.compile(
+    r"[ \t]*(?:FROM[ \t]+(?:--platform=\S+[ \t]+)?(?P<base>\S+)(?:[ \t]+AS[ \t]+(?P<stage>\S+))?"
+    r"|ARG[ \t]+(?P<named>.*)|(?:COPY|ADD)[ \t].*?--from=(?P<other>\S+))",
+    re.IGNORECASE,
 )
+_ARGUMENT = re.compile(r"""(?:^|\s)(\w+)(?:=("[^"]*"|'[^']*'|\S*))?""")
+_TEXT_BELOW = re.compile(r"""(?:^|\s)\d*<<-?(["']?)(\w+)\1(?=\s|$)""")  # RUN cat <<EOF
 _LONGEST = 4096  # characters of an image's name
+_MOST_ARGUMENTS = 1000
 _EXPANDED = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
@@ -109,25 +113,56 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
-    """The images, except its own stages, that a Dockerfile starts from or copies from, as sources: docker://…"""
-    text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
-    given, arguments = dict(build.arguments), dict[str, str]()
+    """The images, except its own stages, that a Dockerfile starts from or copies from, as sources: docker://…
+
+    A name with a variable that only the builder knows keeps it. Raises FetchError for too long a name, or too many
+    arguments.
+    """
+    given, top = dict(build.arguments), dict[str, str]()
+    here = top  # the arguments in front of all stages, then those of a stage, which count in it alone
     stages, found = {"scratch"}, []
-    for line in _LINE.finditer(text):
-        if name := line["name"]:
-            arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))[: _LONGEST + 1]
-        elif image := _expanded(line["base"] or line["other"] or "", arguments):
-            if image.lower() not in stages and not (line["other"] and image.isdigit()):
-                found.append(image if image.startswith("docker://") else f"docker://{image}")
-            if line["stage"]:
-                stages.add(line["stage"].lower())
+    for line in filter(None, map(_INSTRUCTION.match, _instructions(_text(_dockerfile(build))))):
+        for name, value in _ARGUMENT.findall(line["named"] or ""):
+            default = _expanded(value.strip("\"'"), here) if value else top.get(name)
+            if (chosen := given.get(name, default)) is not None:
+                here[name] = chosen
+            if len(here) > _MOST_ARGUMENTS:
+                raise FetchError(f"the Dockerfile has more than {_MOST_ARGUMENTS} arguments")
+        image = _expanded(line["base"] or line["other"] or "", top if line["base"] else here)
+        if image and image.lower() not in stages and not (line["other"] and image.isdigit()):
+            found.append(image if image.startswith("docker://") else f"docker://{image}")
+        if line["base"]:
+            here = {}
+            stages |= {line["stage"].lower()} if line["stage"] else set()
     return tuple(dict.fromkeys(found))
 
 
+def _instructions(text: str) -> Iterator[str]:
+    """Each instruction on one line, without comments and the texts below them (`<<EOF`)."""
+    parts, below, ends = list[str](), list[str](), list[str]()
+    for line in text.splitlines():
+        if ends:
+            below.append(line)
+            if line.lstrip("\t") == ends[0]:
+                ends.pop(0)
+                below = below if ends else []
+        elif not line.lstrip().startswith("#"):
+            plain = line.rstrip()
+            parts.append(plain.removesuffix("\\"))
+            if not plain.endswith("\\"):
+                yield (whole := " ".join(parts))
+                parts = []
+                ends = [name for _, name in _TEXT_BELOW.findall(whole)]
+    yield from below  # without its end it was none
+    yield " ".join(parts)
+
+
 def _expanded(spelled: str, arguments: dict[str, str]) -> str:
-    """The name of an image with the arguments that it uses. Raises FetchError if it is too long for one."""
+    """A text with the arguments that it uses, if they are known. Raises FetchError if it is too long for a name."""
     if len(spelled) <= _LONGEST:
-        image = _EXPANDED.sub(lambda each: arguments.get(each[1] or each[3], "") or each[2] or "", spelled)
+        image = _EXPANDED.sub(
+            lambda each: arguments.get(each[1] or each[3]) or (each[0] if each[2] is None else each[2]), spelled
+        )
         if len(image) <= _LONGEST:
             return image
     raise FetchError(f"the Dockerfile names an image with more than {_LONGEST} characters: {spelled[:60]}…")
