@@ -14,8 +14,8 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.tree.durable import take
 from sifmod.tree.explain import reported
-from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, unpublish
-from sifmod.tree.layer import OldLayer, remove_layers
+from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, tidy_place, unpublish
+from sifmod.tree.layer import OldLayer, layers_in, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.log import Done
@@ -88,7 +88,8 @@ def collect_garbage(
     """
     if request.remove:
         with changing_prefix(site):
-            tidy_all_nodes(reporter.tree(site))
+            tidy_all_nodes(tree := reporter.tree(site))
+            tidy_place(tree, layers_in(tree.layout))
     plan = plan_gc(
         Layout(site.prefix),
         request.days,

@@ -46,6 +46,12 @@ exec {wrapper} "$@"
 """
 
 
+# `-m jupyterlab` would first look for each of its imports in the current directory, where others may write
+_LAB = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import runpy; runpy.run_module('jupyterlab', None, '__main__', True)"
+)
+
 KernelState = Literal["made", "unchanged", "removed"]
 
 
@@ -112,8 +118,8 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
     words = ("--no-browser", "-y", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0")
     command = (
         str(python_wrapper(installation)),
-        "-m",
-        "jupyterlab",
+        "-c",
+        _LAB,
         *words,
         *(("--allow-root",) * (os.geteuid() == 0)),
     )

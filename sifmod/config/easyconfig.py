@@ -34,7 +34,6 @@ from sifmod.config.text import (
     SearchDirectory,
     Sha256,
     SifName,
-    Text,
     Version,
     VersionSuffix,
     wrapper_item,
@@ -84,7 +83,7 @@ class Image(Model):
     """For a docker or oci image with sha256: how that SIF was made."""
     arch: Arch
     """The architecture of the image (default: the site's)."""
-    available: Text = ""
+    available: OpenText = ""
     """Where the image is available, if it has no public source."""
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import MpiUse
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
-from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version, expecting
+from sifmod.config.text import BindPath, Name, OpenNotEmpty, SearchDirectory, Version, expecting
 from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import OptionError
 
@@ -30,7 +30,7 @@ _NAMES = {
 class ProfileFile(Model):
     """The keys of a profile file."""
 
-    description: NotEmpty
+    description: OpenNotEmpty
     version: Version
     """The version of the MPI; the major version of Open MPI decides which images it fits."""
     abi: Literal["mpich", "openmpi"]

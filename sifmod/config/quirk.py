@@ -14,7 +14,7 @@ from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, Runscrip
 from sifmod.config.find import settings_in
 from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
-from sifmod.config.text import Name, NotEmpty, Pairs
+from sifmod.config.text import Name, NotEmpty, OpenNotEmpty, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Node, Number, join_key, problem_at
 from sifmod.config.yaml.validate import Model, load_model
@@ -66,9 +66,9 @@ class Match(Model):
 class QuirkFile(Model):
     """The keys of a quirk file; `null` unsets a variable."""
 
-    description: NotEmpty
-    reason: NotEmpty
-    link: NotEmpty
+    description: OpenNotEmpty
+    reason: OpenNotEmpty
+    link: OpenNotEmpty
     match: Match
     env: ContainerEnv = ()
     host_env: HostEnv = ()

@@ -93,10 +93,11 @@ def has_token(text: str) -> bool:
 
 
 def without_values(text: str, environ: Mapping[str, str]) -> str:
-    """The text with `...` instead of the values of variables with a secret's name.
+    """The text with `...` instead of known tokens, and of the values of variables with a secret's name.
 
     Values of fewer than 6 characters, which may be words of the text, and existing paths (SSH_AUTH_SOCK) stay.
     """
+    text = re.sub(rf"{_KNOWN_BEGINNINGS}[A-Za-z0-9_.-]*", "...", text)
     values = {value for name, value in environ.items() if len(value) >= _SECRET and value in text and is_secret(name)}
     for value in sorted(values, key=len, reverse=True):
         if not (value.startswith("/") and os.path.lexists(value)):

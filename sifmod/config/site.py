@@ -21,10 +21,11 @@ from sifmod.config.text import (
     Items,
     Line,
     Name,
+    OpenLine,
+    OpenText,
     Package,
     Pairs,
     SearchDirectory,
-    Text,
     expecting,
     number_as_written,
     size_in_bytes,
@@ -99,9 +100,9 @@ class SpiderCache(Model):
 class CatalogueKeys(Model):
     """What the catalogue says of the site."""
 
-    text: Text = ""
+    text: OpenText = ""
     """A text above the modules; an empty line begins a paragraph."""
-    contact: Line = ""
+    contact: OpenLine = ""
     """A mail address, a web address, or words."""
     home: Annotated[Line, _HOME] = ""
     """The site's web page."""
@@ -175,7 +176,7 @@ class SiteKeys:
     """The keys that a resolved site has as they are configured."""
 
     name: Name = "generic"
-    description: Text = ""
+    description: OpenText = ""
     accelerators: Accelerators = Accelerators()  # noqa: RUF009 (frozen, as the others are)
     image_dirs: tuple[SearchDirectory, ...] = ()
     env: ContainerEnv = ()

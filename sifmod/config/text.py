@@ -181,6 +181,7 @@ OpenLine = Annotated[Line, AfterValidator(_for_all)]
 """A line that all users read, as in a modulefile or a catalogue."""
 OpenText = Annotated[Text, AfterValidator(_for_all)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
+OpenNotEmpty = Annotated[NotEmpty, AfterValidator(_for_all)]
 OwnFile = Annotated[NotEmpty, AfterValidator(_no_url)]
 """A file of this machine, or a pattern. A URL with a login or query is rejected, because logs would show it."""
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]

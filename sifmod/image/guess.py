@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from sifmod.config.redact import has_login
 from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
@@ -57,12 +58,13 @@ class Named(NamedTuple):
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels without those inherited from the base distribution."""
+    """The labels without those inherited from the base distribution, and without those that have a login."""
+    labels = {name: value for name, value in labels.items() if not has_login(value)}
     if _DISTRIBUTIONS.match(labels.get(_TITLE, "")):
         return {name: value for name, value in labels.items() if not name.startswith(_OCI)}
     if _DISTRIBUTIONS.match(labels.get(f"{_OCI}ref.name", "")):
         return {name: value for name, value in labels.items() if name not in (_VERSION, f"{_OCI}ref.name")}
-    return dict(labels)
+    return labels
 
 
 def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping[str, str]) -> Named:

@@ -16,9 +16,9 @@ from sifmod.tree.change import Change, change, replace_text
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
 from sifmod.tree.explain import reported
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
-from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.lease import Lease, Look
-from sifmod.tree.locking import HeldLock, Tree, left_over, locks_with_files
+from sifmod.tree.layout import RECEIPT, Layout, LockRoot
+from sifmod.tree.lease import NO_LOOK, Lease, Look
+from sifmod.tree.locking import HeldLock, Tree, left_over, lock, locks_with_files
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable
@@ -75,8 +75,17 @@ def tidy_all_nodes(tree: Tree) -> None:
     """Like `tidy`, also after runs on other nodes that stayed silent for their lease time, which it waits for."""
     tidy(tree)
     with reported("cannot read the locks"):
-        looks = _silent(tree)
+        looks = _silent(tree, tree.layout)
     _clean_up(replace(tree, looks=looks), sorted(looks))
+
+
+def tidy_place(tree: Tree, place: LockRoot) -> None:
+    """Remove what dead runs left under other locks, such as those of layers; as `tidy_all_nodes` otherwise."""
+    with reported("cannot read the locks"):
+        looks = dict.fromkeys(left_over(place), NO_LOOK) | _silent(tree, place)
+    for name, look in sorted(looks.items()):
+        with lock(place, name, tree.lease, tree.waiting(name), look):
+            pass
 
 
 def _clean_up(tree: Tree, locks: Iterable[str]) -> None:
@@ -88,14 +97,14 @@ def _clean_up(tree: Tree, locks: Iterable[str]) -> None:
             pass
 
 
-def _silent(tree: Tree) -> dict[str, Look]:
+def _silent(tree: Tree, place: LockRoot) -> dict[str, Look]:
     """The locks of holders on other nodes that left files and gave no sign of life, and what was seen of each.
 
     Waits until each other holder there has given a sign of life, for at most the longer of its lease time and the
     tree's. Raises OSError.
     """
     since = time.monotonic()
-    chains = locks_with_files(tree.layout)
+    chains = locks_with_files(place)
     watched = {name: seen for name, chain in chains.items() if _is_elsewhere(seen := leases.newest(chain))}
     for who in sorted({str(seen.holder or "another process") for seen in watched.values()}):
         tree.waiting("the tree")(who)

@@ -87,6 +87,11 @@ class Layers(LockRoot):
         return above / "software" / module.name / module.version
 
 
+def layers_in(layout: Layout) -> Layers:
+    """The layers in a prefix."""
+    return Layers(layout.prefix / "layers", layout.prefix)
+
+
 def layers_lock(layers: Layers, module: ModuleName, tree: Tree) -> AbstractContextManager[HeldLock]:
     """Hold the lock of a module's layers in the directory of `layers`, waiting as for a lock of `tree`."""
     return tree.lock(str(module), f"the layers of {module}", layers)
@@ -333,7 +338,7 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
 
 def remove_layers(tree: Tree, going: list[OldLayer]) -> list[OldLayer]:
     """Remove these generations, unless they are live by now; returns the removed ones."""
-    layers = Layers(tree.layout.prefix / "layers", tree.layout.prefix)
+    layers = layers_in(tree.layout)
     for old in going:
         with layers_lock(layers, old.module, tree) as held:
             if live_generation(old.root.parent) != old.root.name:

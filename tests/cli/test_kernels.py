@@ -1,5 +1,6 @@
 """`sifmod jupyter`: what is checked before a kernel is made, and what is said; real kernels: system/test_jupyter.py."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,23 @@ def error(capfd: pytest.CaptureFixture[str], *words: str, code: int = 24) -> tup
     """The message of a refusal and its hint."""
     said = answer(capfd, ("jupyter", *words), code)
     return said["error"], said["hint"]
+
+
+def test_a_lab_runs_nothing_of_the_directory_in_which_it_starts(here: Path) -> None:
+    packages, shared = here / "packages", here / "shared"
+    for name, text in {
+        packages / "jupyterlab/__init__.py": "",
+        packages / "jupyterlab/__main__.py": "import json, os, sys; print('the lab in', os.getcwd(), *sys.argv[1:3])",
+        shared / "jupyterlab.py": "print('planted')",
+        shared / "json.py": "print('planted')",
+    }.items():
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.write_text(text)
+    wrapper = here / "prefix/software/Tools/1/bin/python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec python3 "$@"\n')
+    started = command((sys.executable, "-P", "-m", "sifmod", "jupyter", "Tools", "--lab"), cwd=shared).ok()
+    assert started.stdout.splitlines()[-1] == f"the lab in {shared} --no-browser -y"
+    assert "planted" not in started.stdout
 
 
 @pytest.mark.usefixtures("here")

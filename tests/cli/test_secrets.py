@@ -458,3 +458,15 @@ def test_an_error_does_not_repeat_a_login_that_was_typed_for_a_path(
     assert run(list(words)) not in (0, 70)
     output = capfd.readouterr()
     assert "S3CRET" not in output.out + output.err
+
+
+LONG = "hunter2-" + "x" * 500
+
+
+@pytest.mark.parametrize("source", ["https://me:{}@x.invalid/x.sif", "https://me:{}@x.invalid\\@y/x.sif"])
+def test_a_login_is_not_repeated_up_to_where_a_message_is_cut(said: Said, tmp_path: Path, source: str) -> None:
+    assert "hunter2" not in said("fetch", source.format(LONG), code=10)
+    for key in ("image: {{sources: [{}]}}", "family: {}", "binds: [{}]", "{}: 1", "host_env: {{{}: x}}"):
+        file = tmp_path / "Tiny-1.yaml"
+        file.write_text("name: Tiny\nversion: '1'\n" + key.format(f"'{source.format(LONG)}'") + "\n")
+        assert "hunter2" not in said("check", str(file), code=5)

@@ -211,6 +211,8 @@ def test_a_text_for_all_users_holds_no_login(key: str) -> None:
     problem = refused(**{key: (login,) if many else login})
     assert "a login cannot be used here, because all users would read it" in problem
     assert "hunter2" not in problem
+    image = {"sources": ("a.sif",), "arch": "amd64", "filename": "a.sif"}
+    assert "all users would read it" in refused(image={**image, "available": login})
 
 
 def test_a_description_may_hold_lines_and_any_printable_text() -> None:

@@ -38,6 +38,7 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
         ("library: /opt/mpi/libmpi.so.40", "library: '/opt/*/libmpi.so.40'", "absolute path of one file"),
         ("library: /opt/mpi/libmpi.so.40", "library: libmpi.so.40", "absolute"),
         ("library: /opt/mpi/libmpi.so.40", "", "library: is missing"),
+        ("MPI of here", "see https://me:hunter2@x.org", "description: a login cannot be used here"),
         ("version: '4.1.4'", "version: 4.1", "got the number 4.1"),
         ("version: '4.1.4'", "version: '1.10'", "Open MPI 1.10 has no known ABI: versions"),
         ("abi: openmpi", "abi: openmpi\n    librarys: []", "unknown key"),

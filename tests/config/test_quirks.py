@@ -124,6 +124,17 @@ def test_what_is_no_version_is_refused(configuration: Configuration, text: str) 
         assert configuration.site().quirks
 
 
+@pytest.mark.parametrize("key", ["description", "reason", "link"])
+def test_a_text_for_all_users_holds_no_login(configuration: Configuration, key: str) -> None:
+    texts = "".join(
+        f"{one}: {'https://me:hunter2@x.org' if one == key else 'x'}\n" for one in ("description", "reason", "link")
+    )
+    write(configuration.root / "etc/quirks/open.yaml", f"{texts}match: {{name: App}}\nenv: {{A: '1'}}\n")
+    with pytest.raises(ConfigError) as caught:
+        assert configuration.site().quirks
+    assert lines(caught.value)[0].endswith(f"{key}: a login cannot be used here, because all users would read it")
+
+
 def test_one_without_variables_is_refused(configuration: Configuration) -> None:
     write(configuration.root / "etc/quirks/idle.yaml", "description: x\nreason: y\nlink: z\nmatch: {name: A}\n")
     with pytest.raises(ConfigError) as caught:

@@ -83,6 +83,13 @@ def test_mistakes_are_told_in_plain_words(text: str, message: str) -> None:
     assert problem(text) == message
 
 
+@pytest.mark.parametrize("key", ["description", "catalogue.text", "catalogue.contact"])
+def test_a_text_for_all_users_holds_no_login(key: str) -> None:
+    lead = key.replace(".", ": {")
+    told = problem(f"{lead}: 'see https://me:hunter2@x.org'{'}' * key.count('.')}")
+    assert told.endswith(f"{key}: a login cannot be used here, because all users would read it")
+
+
 @pytest.mark.parametrize("written", ["027", "'027'", "'0027'", "0027"])
 def test_a_umask_is_octal_however_it_is_written(written: str) -> None:
     assert int(site(f"umask: {written}").umask or "", 8) == 0o27

@@ -164,3 +164,7 @@ def test_labels_of_a_distribution_are_inherited(title: str) -> None:
     assert own_labels({BASE: title, VERSION: "1", **OTHERS}) == OTHERS
     for own in ({TITLE: f"my {title}"}, {TITLE: f"{title}x"}, {BASE: f"x/{title}"}):
         assert own_labels({**own, **OTHERS}) == {**own, **OTHERS}
+
+
+def test_a_label_with_a_login_is_left_out() -> None:
+    assert own_labels({**OTHERS, TITLE: "see https://ci:hunter2@git.example/x"}) == OTHERS

@@ -2,6 +2,7 @@
 
 import base64
 import email.utils
+import gzip
 import json
 import threading
 import time
@@ -282,6 +283,11 @@ def test_a_manifest_of_three_gigabytes_is_refused_before_it_is_read(web: Misbeha
     error = refused(web)
     assert isinstance(error, ImageError)
     assert "sends 3000000000 bytes for" in error.message
+
+
+def test_a_manifest_that_is_small_only_while_it_is_compressed_is_refused(web: Misbehaving) -> None:
+    web.put("manifests/1.0", answer(200, gzip.compress(b" " * (5 << 20)), {"Content-Encoding": "gzip"}))
+    assert "sends too many bytes for" in refused(web).message
 
 
 def test_a_manifest_without_an_end_is_refused(web: Misbehaving) -> None:

@@ -383,6 +383,21 @@ ODD = {
 }
 
 
+def test_a_login_is_left_out_of_the_new_file_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the text that a note quotes would end within it."""
+    source = here / "tool" / "1.0.lua"
+    source.parent.mkdir()
+    login = "https://me:hunter2-" + "x" * 90 + "@x.org"
+    lines = ['set_alias("tool", "singularity exec x.sif tool")', f'whatis("Description: see {login}")']
+    source.write_text(
+        "\n".join([*lines, f'whatis("URL: {login}")', f'help("see {login}")', f'set_alias("b", "{login}")'])
+    )
+    assert run(["import", "--json", "tool"]) == 0
+    out, err = capsys.readouterr()
+    assert "a login cannot be used here" in err
+    assert "hunter2" not in f"{out}{err}{(here / 'tool-1.0.yaml').read_text()}"
+
+
 def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Odd values: each ends where it stands, with its reason; names and images cannot be left out."""
     lines = ['set_alias("tool", "singularity exec x.sif tool")', 'setenv("GOOD", "x")', f'setenv("{"L" * 2000}", "x")']

@@ -21,7 +21,16 @@ from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FullError, InstallError
-from sifmod.tree.layer import Layers, all_layers, image_key, layers_lock, old_layers, remove_layers, remove_old
+from sifmod.tree.layer import (
+    Layers,
+    all_layers,
+    image_key,
+    layers_in,
+    layers_lock,
+    old_layers,
+    remove_layers,
+    remove_old,
+)
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
@@ -140,6 +149,22 @@ def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     assert not os.path.exists(first.root)
     assert remove_layers(tree_of(layout), [rows["2"]]) == []  # live after all
     assert disk_state(Path(second.root)) == before
+
+
+def test_gc_removes_what_a_killed_add_left(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    if (child := os.fork()) == 0:
+        with layers_lock(layers_in(layout), MODULE, tree_of(layout)) as held:
+            held.path("layer").mkdir()
+            (held.directory / "1.layer" / "uv.toml").write_text("a login of the index")
+            os._exit(9)
+    os.waitpid(child, 0)
+    staging = layers_in(layout).staging
+    assert len(os.listdir(staging)) == 1
+    assert sifmod(["gc", "--prefix", str(tmp_path)]) == 0
+    assert len(os.listdir(staging)) == 1
+    assert sifmod(["gc", "--yes", "--ignore-jobs", "--prefix", str(tmp_path)]) == 0
+    assert os.listdir(staging) == []
 
 
 def test_a_number_is_never_used_twice(tmp_path: Path) -> None:

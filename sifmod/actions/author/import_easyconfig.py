@@ -22,6 +22,7 @@ from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.result import CannotImportError, Imported, Value
 from sifmod.imports.shpc import read_shpc
 from sifmod.result import Beside, ModuleText, Notes, Source
+from sifmod.secret import without_secrets
 from sifmod.system import scratch_directory
 
 _ORDER = (
@@ -147,6 +148,7 @@ def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[
         )
     if _letters(imported.keys) > _MOST_LETTERS:
         raise CannotImportError(f"the easyconfig would have more than {_MOST_LETTERS} letters")
+    imported = replace(imported, notes=tuple(map(without_secrets, imported.notes)))  # the new file has them too
     text = easyconfig_text(imported, str(source))
     with scratch_directory() as directory:
         path = directory / "imported.yaml"
@@ -169,7 +171,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
     def is_good(place: str, key: str, item: object) -> bool:
         if reason := wrong.get(place):
-            notes.append(f"{key}: {str(item)[:80]!r} was left out: {reason}")
+            notes.append(f"{key}: {without_secrets(str(item))[:80]!r} was left out: {reason}")
         return not reason
 
     for key, value in imported.keys.items():

@@ -18,7 +18,17 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.module.quote import shell
 from sifmod.tree.durable import READ_ONLY, regular
-from sifmod.tree.layer import IMAGE, LOCK, Layer, Layers, all_layers, image_key, layers_lock, live_layer, publish_layer
+from sifmod.tree.layer import (
+    IMAGE,
+    LOCK,
+    Layer,
+    all_layers,
+    image_key,
+    layers_in,
+    layers_lock,
+    live_layer,
+    publish_layer,
+)
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation
 
@@ -72,7 +82,7 @@ def bring_layers(
     """
     layout = Layout(site.prefix)
     layers, module, key = (
-        Layers(layout.prefix / "layers", layout.prefix),
+        layers_in(layout),
         installation.module,
         installation.image_sha256,
     )

@@ -80,7 +80,8 @@ def kind(node: Node) -> str:
 
 
 def printable_text(text: str) -> str:
-    """A text inside a message: quoted, on one line, cut after 57 of more than 60 characters."""
+    """A text inside a message: quoted, on one line, without secrets, cut after 57 of more than 60 characters."""
+    text = without_secrets(text)  # nobody finds one in a text that ends within it
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from sifmod.errors import ImageError
+from sifmod.secret import without_secrets
 
 LARGEST = 4 << 20  # bytes of a manifest, an index or a config; registries refuse larger ones too
 
@@ -98,9 +99,16 @@ def child(content: Mapping[str, object], key: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+_LONGEST = 1 << 14  # characters of a text that are looked at
+
+
 def plain(text: str) -> str:
-    """One line of at most 200 printable characters, so that untrusted text cannot control a terminal."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())[:200]
+    """One line of at most 200 printable characters, so that untrusted text cannot control a terminal.
+
+    Without secrets, which nobody finds in a text that ends within one.
+    """
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST])
+    return " ".join(without_secrets(line).split())[:200]
 
 
 def _clean(text: str) -> str:

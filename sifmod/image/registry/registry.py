@@ -74,9 +74,8 @@ class Repository:
                     check_answer(raw, response, name)
                     return bytes(raw), response.headers
                 raw += chunk
-            raise ImageError(
-                f"{self.place.server} sends {announced or 'too many'} bytes for {name}, more than {LARGEST}"
-            )
+            sends = announced if announced > LARGEST else "too many"  # what is announced may be compressed
+            raise ImageError(f"{self.place.server} sends {sends} bytes for {name}, more than {LARGEST}")
 
     @contextmanager
     def _opened(self, path: str | Url, headers: Mapping[str, str], asked: RequestSpec) -> Iterator[requests.Response]:
