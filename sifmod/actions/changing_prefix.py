@@ -136,9 +136,12 @@ def make_marks(site: Site) -> None:
     """
     if not site.sharing:
         return
-    layout, mode = Layout(site.prefix), marks_mode(site)
-    with suppress(OSError), opened(layout.marks, layout.prefix, make=True) as marks:
-        if stat.S_IMODE(os.fstat(marks).st_mode) != mode:
+    layout, mode, group = Layout(site.prefix), marks_mode(site), site.sharing == "group" and site.group
+    with suppress(OSError, KeyError), opened(layout.marks, layout.prefix, make=True) as marks:
+        status = os.fstat(marks)
+        if group and (gid := grp.getgrnam(group).gr_gid) != status.st_gid:
+            os.fchown(marks, -1, gid)
+        if stat.S_IMODE(status.st_mode) != mode:
             os.fchmod(marks, mode)
 
 

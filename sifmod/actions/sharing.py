@@ -98,6 +98,7 @@ def closed(site: Site) -> Iterator[str]:
         return
     with reported(f"cannot read {layout.prefix}"):
         found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
+        found += [Path(row.path) for row in _wrong_marks(site, wanted)]
     if found:
         yield (
             f"{abbreviated([*map(str, found)], _NAMED)}: closed, for reading or for changes, to users that `sharing: "
@@ -117,22 +118,26 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
             f"the site {site.name} does not set `sharing` for {site.prefix}",
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
-    marks = _wrong_marks(site)
+    marks = _wrong_marks(site, wanted)
     if repair and layout.prefix.is_dir():
         check_group(site)
         make_marks(site)
-        marks = tuple(row._replace(repaired=not _wrong_marks(site)) for row in marks)
+        marks = tuple(row._replace(repaired=not _wrong_marks(site, wanted)) for row in marks)
     with reported(f"cannot read {layout.prefix}"):
         found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()
     return (*marks, *(_wrong(layout, wanted, other, reporter, repair=repair) for other in found))
 
 
-def _wrong_marks(site: Site) -> tuple[WrongMode, ...]:
-    """The directory of marks, if its mode is wrong: without its own one users of references cannot leave them."""
-    marks, wanted = Layout(site.prefix).marks, marks_mode(site)
-    if not is_directory(marks) or stat.S_IMODE((found := marks.lstat()).st_mode) == wanted:
+def _wrong_marks(site: Site, wanted: Rights) -> tuple[WrongMode, ...]:
+    """The directory of marks, if its mode or group is wrong: without its own users of references cannot leave them."""
+    marks, mode = Layout(site.prefix).marks, marks_mode(site)
+    if not is_directory(marks):
         return ()
-    expected, shown = stat.filemode(stat.S_IFDIR | wanted), stat.filemode(found.st_mode)
+    found = marks.lstat()
+    gid = found.st_gid if wanted.gid is None or site.sharing == "site" else wanted.gid
+    if (stat.S_IMODE(found.st_mode), found.st_gid) == (mode, gid):
+        return ()
+    expected, shown = _shown(stat.S_IFDIR | mode, gid), _shown(found.st_mode, found.st_gid)
     return (WrongMode(str(marks), expected, shown, user_name(found.st_uid), repaired=False),)
 
 

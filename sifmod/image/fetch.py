@@ -75,7 +75,8 @@ def announced_size(
     """The bytes to fetch from the first source that can work; None if unknown before the fetch.
 
     For an image that is built on a base, the bytes of the base. 0 if nothing will be fetched: the SIF is only
-    referenced, or already stored. `missing` if all sources are on this machine and none is there. If no server has the image, raises FetchError as `fetch_image` does.
+    referenced, or already stored. `missing` if all sources are on this machine and none is there. If no server has the
+    image, raises FetchError as `fetch_image` does.
     """
     wanted = references(image)
     if image.sha256 and wanted and not settings.fresh:

@@ -5,7 +5,7 @@ import os
 import stat
 import struct
 from dataclasses import replace
-from grp import getgrnam
+from grp import getgrgid, getgrnam
 from pathlib import Path
 from pwd import getpwnam
 
@@ -201,10 +201,24 @@ def test_a_closed_directory_of_marks_is_told_and_repaired(site: Site, sharing: S
     marks = Layout(site.prefix).marks
     marks.chmod(0o1700)
     (told,) = modes(shared, ALONE, repair=False)
-    assert (told.path, told.found, told.repaired) == (str(marks), "drwx-----T", False)
-    assert told.expected == stat.filemode(stat.S_IFDIR | mode)
+    group = f" of the group {getgrgid(marks.stat().st_gid).gr_name}"
+    assert (told.path, told.found, told.repaired) == (str(marks), f"drwx-----T{group}", False)
+    assert told.expected == f"{stat.filemode(stat.S_IFDIR | mode)}{group}"
+    assert any(str(marks) in text for text in closed(shared))
     assert [(row.path, row.repaired) for row in modes(shared, ALONE, repair=True)] == [(str(marks), True)]
     assert modes(shared, ALONE, repair=False) == ()
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_the_directory_of_marks_gets_the_new_group_too(site: Site) -> None:
+    """A member of it could leave no mark, so that a purge took the image away from it."""
+    shared = replace(site, sharing="group", group="daemon", umask=0o007)
+    modes(shared, ALONE, repair=True)
+    marks, other = Layout(site.prefix).marks, replace(shared, group="games")
+    assert marks.stat().st_gid == getgrnam("daemon").gr_gid
+    assert str(marks) in [row.path for row in modes(other, ALONE, repair=False)]
+    assert str(marks) in [row.path for row in modes(other, ALONE, repair=True) if row.repaired]
+    assert (marks.stat().st_gid, modes(other, ALONE, repair=False)) == (getgrnam("games").gr_gid, ())
 
 
 @pytest.mark.parametrize("file", [LUA, TCL])
