@@ -12,7 +12,6 @@ from sifmod.cli.context import reporter
 from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
-from sifmod.config.limits import NotReadError, read_bounded
 from sifmod.config.option import in_full
 from sifmod.errors import OptionError
 from sifmod.system import reason
@@ -28,6 +27,7 @@ with later():
     from sifmod.actions.stack import record, stack_plan
     from sifmod.cli import newer as newer_output
     from sifmod.cli import progress
+    from sifmod.config import limits
     from sifmod.tree import provenance, receipt
 
 
@@ -149,8 +149,8 @@ def bundle(given: BundleOptions) -> None:
 
 def _digests(file: Path) -> str:
     try:
-        return read_bounded(file, "lock_size").decode(errors="replace")
-    except NotReadError as error:
+        return limits.read_bounded(file, "lock_size").decode(errors="replace")
+    except limits.NotReadError as error:
         raise OptionError(f"--without: {error}") from error
     except OSError as error:
         raise OptionError(f"--without: {file} cannot be read: {reason(error)}") from error
