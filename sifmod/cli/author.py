@@ -184,6 +184,7 @@ def import_command(given: ImportOptions) -> int:
     directory, module_tree = Path(given.output), given.module_tree
     if directory.exists() and not directory.is_dir():
         raise OptionError(f"{directory} is not a directory")
+    new_file.check_not_of_others(directory)
     if module_tree and not Path(module_tree).is_dir():
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
     naming = modulefile.Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)

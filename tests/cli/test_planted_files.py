@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.layer.places import layers_for
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
+from sifmod.errors import PermissionsError
+from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
@@ -272,3 +275,28 @@ def test_an_addition_that_is_replaced_while_it_is_carried_over(
     assert SECRET not in "".join(capfd.readouterr())
     carried = [path for path in root.parent.glob("*/mine") if path.parent != root and not path.is_symlink()]
     assert carried == []
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("words", ["stack catalogue stack.yaml -o pages", "import container.yaml -o pages", ""])
+def test_a_neighbours_link_is_no_directory_to_write_to(
+    here: Path, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Pages, easyconfigs or layers came into a private directory."""
+    write(here / "stack.yaml", "easyconfigs: [Tiny-1.0.yaml]\n")
+    write(here / "container.yaml", "docker: a/b\nlatest: {'1': 'sha256:x'}\ntags: {'1': 'sha256:x'}\n")
+    (here / "pages").symlink_to(here / "private")
+    os.lchown(here / "pages", 12345, 12345)
+    before, why = disk_state(here / "private"), f"pages is a link of {user_name(12345)}"
+    if words:
+        assert run(words.split()) == 25
+        assert why in capfd.readouterr().err
+    else:
+        found = live(Layout(here / "prefix"), TINY)
+        assert found
+        with pytest.raises(PermissionsError, match=why):
+            layers_for(found, str(here / "pages"), here / "prefix", {})
+    assert disk_state(here / "private") == before
+    os.lchown(here / "pages", 0, 0)
+    if words.startswith("stack"):
+        assert run(words.split()) == 0

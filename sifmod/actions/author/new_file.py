@@ -69,11 +69,16 @@ def write_below(text: str, target: Path, top: Path) -> bool:
 
 
 def check_not_of_others(directory: Path) -> None:
-    """Raise PermissionsError for a directory, or a link, that another user has put into a sticky one like /tmp."""
+    """Raise PermissionsError for another user's link, and for another user's directory in a sticky one like /tmp."""
     with suppress(OSError):
-        owner, above = directory.lstat().st_uid, directory.parent.stat().st_mode
-        if above & stat.S_ISVTX and owner not in (0, os.geteuid()):
-            raise PermissionsError(f"{directory} belongs to {user_name(owner)}", "choose another directory")
+        status, above = directory.lstat(), directory.parent.stat().st_mode
+        if status.st_uid in (0, os.geteuid()):
+            return
+        if stat.S_ISLNK(status.st_mode):
+            hint = "name the directory itself, or another one"
+            raise PermissionsError(f"{directory} is a link of {user_name(status.st_uid)}", hint)
+        if above & stat.S_ISVTX:
+            raise PermissionsError(f"{directory} belongs to {user_name(status.st_uid)}", "choose another directory")
 
 
 def _publish(unfinished: Path, target: Path) -> None:

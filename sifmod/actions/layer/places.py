@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from sifmod.actions.author.new_file import check_not_of_others
 from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
@@ -90,13 +91,14 @@ def layers_for(
     """Where to create a layer: `directory`, the module's prefix if this user owns and works on it, or the user's own.
 
     `site_prefix` is the prefix in force: the owner of a tree who works with another one adds to no module of all users.
-    Raises OptionError for a directory that cannot be bound.
+    Raises OptionError for a directory that cannot be bound, PermissionsError for one that another user has planted.
     """
     prefix = installation.prefix
     if directory:
         top = Path(directory).absolute()
         if set(str(top)) & set(",:"):
             raise OptionError(f"--dir: {top} contains a comma or a colon, which bind paths cannot express")
+        check_not_of_others(top)
         return Layers(top, prefix, named=True)
     if prefix == site_prefix and prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
