@@ -20,8 +20,13 @@ here=$0
 if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
 case $here in /*) ;; *) here=$PWD/$here ;; esac # a relative place of layers is not searched
 export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
-# it need not be Python's
-exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"
+sifmod_bin=${{here%/*}}/../module/bin
+if [ ! -e "$sifmod_bin/../share/launch.sh" ]; then
+  printf '%s: its module is not installed\n\nhint: %s\n' "$0" '`sifmod layer list` lists the modules of layers' >&2
+  exit 127
+fi
+. "$sifmod_bin/../share/launch.sh"
+launch_active {path} "$@"
 """
 
 

@@ -148,6 +148,7 @@ def _launcher(plan: Plan, number: int) -> str:
         own=own,
         others=tuple((name, value) for name, value in others.items() if name not in own),
         layer_target=LAYER_TARGET,
+        active=plan.activation.activated(("",))[:-1],
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )
 

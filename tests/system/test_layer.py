@@ -12,7 +12,7 @@ from sifmod.cli.main import run as sifmod
 from support.command import Result, run
 from support.identity import call_as
 from support.images import Images
-from support.layered import BACKEND, NAME, Machine, make_machine, old_or_new
+from support.layered import BACKEND, NAME, PLAIN, Machine, make_machine, old_or_new
 from support.module_tool import ModuleTool
 from support.runtime import RUNTIME
 from support.user import OrdinaryUser
@@ -77,6 +77,18 @@ def test_what_is_added_is_there_for_everything_that_the_module_starts(
     assert machine.sifmod("layers").stdout == ""
     unloaded = module_tool.run("module load Python", modules, env=machine.env())
     assert "another image" not in unloaded.stderr
+
+
+def test_a_layers_command_needs_no_wrapper_python(machine: Machine, images: Images) -> None:
+    """It started the wrapper `python`, which this module lacks, and ended with 127."""
+    machine.install(images.python_sif, rest=PLAIN.replace("python, pip", "python3"))
+    machine.add("demo").ok()
+    says = run((machine.live() / "bin" / "demo-says", "a b", "*"), env=machine.env(), cwd=machine.top).ok()
+    assert says.stdout.startswith("demo-says 1.0 ")
+    (machine.live() / "module").unlink()
+    gone = run((machine.live() / "bin" / "demo-says",), env=machine.env())
+    assert (gone.code, gone.stdout) == (127, "")
+    assert "its module is not installed" in gone.stderr
 
 
 def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: Images) -> None:

@@ -213,6 +213,9 @@ sifmod_set_binds() {
 }
 
 {% if plan.layers %}
+# launch_active COMMAND ARGUMENT...: as `launch`, with the active Python environment; for the commands of layers.
+launch_active() { launch{% for word in active %} {{ word | shell }}{% endfor %} "$@"; }
+
 # The layer that `sifmod add` has built for this image, in sifmod_layer: the first one in the search places.
 sifmod_find_layer() {
   sifmod_layer=
