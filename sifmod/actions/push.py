@@ -11,7 +11,7 @@ from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import FetchError, OptionError
+from sifmod.errors import FetchError, ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.convert.sif.header import ARCHES, HEADER, arch_code, read_sif
 from sifmod.image.oci.content import read_content
@@ -118,7 +118,12 @@ def _target(text: str) -> Reference:
 
 def _sif(path: Path) -> _Image:
     """The unchanged SIF with its signatures, in a manifest like that of `apptainer push`."""
-    info, digest = read_sif(path), f"sha256:{sha256_file(path)}"
+    info, sha256, real = read_sif(path), sha256_file(path), path.resolve()
+    if _is_in_store(real) and sha256 != real.stem:
+        raise ImageError(
+            f"{real} is damaged: its SHA-256 is {sha256}; nothing was pushed", "`sifmod verify` names its modules"
+        )
+    digest = f"sha256:{sha256}"
     config = Descriptor(_SIF_CONFIG, f"sha256:{sha256_bytes(_EMPTY)}", len(_EMPTY))
     layer = Descriptor(SIF_LAYER, digest, info.size)
     named = {"annotations": {"org.opencontainers.image.title": path.name}}
@@ -176,6 +181,10 @@ def _converted(
     return _Image(made.manifest, (*below, layer, config), made.arch, made.variant, (*notes, *made.notes))
 
 
+def _is_in_store(path: Path) -> bool:
+    return path.parent.parts[-2:] == ("images", "sha256")
+
+
 class _Lineage(NamedTuple):
     """The image at `path`, converted from `source`, which is None if no registry is known to have the layers."""
 
@@ -187,7 +196,7 @@ class _Lineage(NamedTuple):
 def _lineage(path: Path) -> _Lineage:
     """The image or its nearest base whose layers a registry has."""
     path = path.resolve()
-    if path.parent.parts[-2:] != ("images", "sha256"):
+    if not _is_in_store(path):
         return _Lineage(path)
     layout, sha256 = Layout(path.parents[2]), path.stem
     for _ in range(_MOST_BASES):

@@ -116,7 +116,9 @@ class Store:
         return (known.path, known.origin) if known else None
 
     def _from_other_store(self, sha256: str) -> StoredImage | None:
-        return next(filter(None, (stored_at(layout.prefix, sha256) for layout in self._others)), None)
+        found = (stored_at(layout.prefix, sha256) for layout in self._others)
+        # a link that another user has put there could lead to a private file
+        return next((one for one in found if one and not one.path.is_symlink()), None)
 
     def can_lend(self, path: Path) -> bool:
         """Whether `path` is in another store that this one searches."""

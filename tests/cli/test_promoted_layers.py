@@ -245,6 +245,20 @@ def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
     assert live(Layout(other), GOOD) is None
 
 
+def test_an_image_behind_a_link_is_not_published(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """The publisher's file of mode 0600 was copied for all to read."""
+    promotion.lock()
+    (stored,) = Layout(promotion.staging).images.glob("*.sif")
+    private = write(promotion.here / "private" / "key", "")
+    stored.rename(private)
+    private.chmod(0o600)
+    stored.symlink_to(private)
+    words = ["stack", "plan", "stack.yaml", "--locked", "--from", str(promotion.staging), "--json"]
+    capfd.readouterr()
+    assert run([*words, "--prefix", str(promotion.production)]) == 0
+    assert json.loads(capfd.readouterr().out)["copies"] == 0
+
+
 def test_a_promotion_is_planned_as_it_is_then_applied(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
     """W8: images that another tree has are copied, and were called "1 image to fetch"."""
     promotion.lock()

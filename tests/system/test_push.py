@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
+from sifmod.digest import sha256_file
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER, Descriptor
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import own_place
@@ -17,6 +18,7 @@ from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
 from sifmod.image.sources.source_kinds import parse
 from sifmod.module.image_origin import ImageOrigin
+from sifmod.tree.layout import Layout
 from support.between import Between
 from support.command import run
 from support.conversion import apptainer_pull, content
@@ -133,6 +135,16 @@ def test_a_module_by_its_name(
     easyconfig.write_text(f"{text}  sources: ['{reference}']\n")
     assert sifmod(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
     assert push("Tiny/1.0@2", target, "--force")["sent"] == 0
+    stored = Layout(Path(os.environ["SIFMOD_PREFIX"])).images / f"{sha256_file(images.tiny_sif)}.sif"
+    stored.chmod(0o644)
+    with stored.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes((last[0] ^ 1,)))
+    capfd.readouterr()
+    assert sifmod(["push", stored.stem, target.replace("1.0", "2.0")]) == 10  # it was sent under another digest
+    assert f"{stored} is damaged: its SHA-256 is {sha256_file(stored)}; nothing was pushed" in capfd.readouterr().err
 
 
 def test_another_user_pulls_it_by_each_tool(
