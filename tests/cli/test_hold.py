@@ -17,6 +17,7 @@ from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.oci import layers_of, write_layout
+from support.registry import Registry
 from support.steps import some
 from support.victim import Victim
 
@@ -210,6 +211,34 @@ def test_other_content_ends_it(here: Path, images: Images) -> None:
     easyconfig(here, "App", images, BAD)
     assert run([*APPLY, "--fail-on-held"]) == 0
     assert generation(here) == 4
+
+
+def test_what_a_moved_tag_names_next_ends_it(here: Path, images: Images, registry: Registry) -> None:
+    """The request is the same, so that the hold stayed, and stopped each later install of the new image."""
+
+    def moved(label: str) -> None:
+        layout = here / label
+        write_layout(layout, layers_of(images.tiny_layout(env=())), labels={"is": label}, entrypoint=("/bin/sh",))
+        registry.push_layout(layout, "moved:1")
+
+    def held() -> tuple[int, ...]:
+        return tuple(held_since(read_history(Layout(here / "prefix"), ModuleName("App", "1"))))
+
+    moved("good")
+    source = f"docker://{registry.address}/moved:1"
+    write(here / "App-1.yaml", f"name: App\nversion: '1'\nimage: {{sources: ['{source}']}}\n")
+    assert run(APPLY) == 0
+    moved("bad")
+    assert run(["install", "--force", "App-1.yaml", SKIP]) == 0
+    assert run(["rollback", "App/1"]) == 0
+    bad = held()
+    assert len(bad) == 1
+    assert run(["install", "--force", "App-1.yaml", SKIP]) == 18
+    assert held() == bad
+    moved("better")
+    assert run(["install", "--force", "App-1.yaml", SKIP]) == 0
+    assert held() == ()
+    assert run(["install", "App-1.yaml", "--rebuild", SKIP]) == 0
 
 
 def test_the_same_content_for_a_changed_site_ends_none(here: Path, images: Images) -> None:

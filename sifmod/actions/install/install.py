@@ -206,8 +206,8 @@ def _has_same_content(before: Installation | None, installation: Installation, d
     if before is None or decision.options.if_different is not None:
         return True
     was, now = before.provenance, installation.provenance
-    if decision.locked and before.image_sha256 != installation.image_sha256:
-        return False
+    if (decision.locked or decision.options.force) and before.image_sha256 != installation.image_sha256:
+        return False  # such as what a moved tag names now
     if (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest):
         return True
     asked = (was.variant, was.asked.options) == (now.variant, now.asked.options)
