@@ -11,6 +11,7 @@ import pytest
 
 from sifmod.cli.main import run as sifmod
 from sifmod.digest import sha256_file
+from sifmod.errors import FetchError
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER, Descriptor
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import own_place
@@ -432,6 +433,17 @@ def test_what_the_registry_has_is_not_sent(images: Images, between: Between, pus
     received = between.received
     assert push(sif, f"oras://{between.address}/push/once:2")["sent"] == 0
     assert between.received - received < 1000
+
+
+def test_other_bytes_than_the_digest_says_are_not_stored(registry: Registry) -> None:
+    """As from a registry whose layer is copied: one that believes the digest would have stored them."""
+    target = parse(f"oras://{registry.address}/push/other:1")
+    repository = Repository(Http(), own_place(target), (), "pull,push")
+    right, other = b"right" * 1000, b"other" * 1000
+    blob = Descriptor(SIF_LAYER, f"sha256:{hashlib.sha256(right).hexdigest()}", len(right))
+    with pytest.raises(FetchError, match="has other bytes than its digest says; it was not stored"):
+        upload(repository, Blob(blob, lambda start: iter((other[start:],))), lambda _: None)
+    upload(repository, Blob(blob, lambda start: iter((right[start:2000], right[max(2000, start) :]))), lambda _: None)
 
 
 @pytest.mark.parametrize("again", ["push/lost:1", "push/lost:2", "push/elsewhere:1"])

@@ -4,6 +4,7 @@ An existing blob is not sent; an interrupted upload resumes at the registry's po
 machine for that.
 """
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -97,6 +98,7 @@ class _Upload:
         self._location: Url | None = None
         self._chunk = _CHUNK
         self._least = 0
+        self._sum, self._summed = hashlib.sha256(), 0  # of the blob's first bytes, as they were sent
         self._doubted = False  # whether the registry did not give what it said it has
         self.offset = 0
         self.sent = 0
@@ -113,11 +115,15 @@ class _Upload:
                 for data in chunks:
                     if (end := self.offset + len(data)) > size:
                         raise FetchError(f"{digest} has more than {size} bytes", _CHANGED)
+                    self._sum.update(data[max(0, self._summed - self.offset) :])
+                    self._summed = max(self._summed, end)
                     self._patch(data)
                     if self.offset != end:
                         break  # the registry has taken less: continue at its position
             if self.offset == before:
                 raise FetchError(f"{digest} ends after {before} of {size} bytes", _CHANGED)
+        if self._summed and digest.startswith("sha256:") and digest[7:] != self._sum.hexdigest():
+            raise FetchError(f"{digest} has other bytes than its digest says; it was not stored", _CHANGED)
         with self._repository.get(
             self._place().asking(f"digest={digest}"), RequestSpec("PUT", good=(201, 204), seconds=_COMMIT)
         )(_BYTES):
