@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from sifmod.cli.later import later
 from sifmod.cli.output import counted, say, show_error
+from sifmod.module.quote import shell
 from sifmod.system import one_line, size_text
 
 with later():
@@ -23,6 +24,12 @@ def lines(
             reasons = (step.error.short,) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
             yield from places.layer_warnings(step.outgoing)
+        for layer in step.unlocked:
+            words = f"{layer.module} --all --layer {layer.name} --dir {shell(str(layer.top))}"
+            text = f"{layer.module} has the layer {layer.name}, which the lock does not name"
+            yield one_line(
+                f"warning: {text}; `sifmod layer remove {words} --prefix {shell(str(made.layout.prefix))}` removes it"
+            )
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:

@@ -281,3 +281,33 @@ def test_a_promotion_is_planned_as_it_is_then_applied(promotion: Promotion, capf
     assert run([*words, "--prefix", str(promotion.production), "--json"]) == 0
     row = json.loads(capfd.readouterr().out)
     assert ([one["mark"] for one in row["members"]], row["copies"]) == (["x"], 0)
+
+
+def test_a_layer_that_the_lock_does_not_name_is_shown(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """Removed in staging and locked again, it stayed in the published module, and nothing said so."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    assert promotion.plan() == 0
+    assert "warning" not in capfd.readouterr().out
+    shutil.rmtree(promotion.staging / "layers")
+    promotion.lock()
+    capfd.readouterr()
+    layers = promotion.production / "layers"
+    words = f"layer remove Good/1 --all --layer site --dir '{layers}' --prefix '{promotion.production}'"
+    for found in (promotion.plan, promotion.apply):
+        assert found() == 0
+        said = "".join(capfd.readouterr())
+        assert f"Good/1 has the layer site, which the lock does not name; `sifmod {words}` removes it\n" in said
+    assert promotion.published()
+    shutil.rmtree(layers)
+    assert promotion.plan() == 0
+    assert "warning" not in capfd.readouterr().out
+
+
+def test_a_layer_that_is_copied_again_is_shown(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    promotion.lock()
+    assert promotion.apply() == 0
+    shutil.rmtree(promotion.production / "layers")
+    capfd.readouterr()
+    assert promotion.plan() == 0
+    assert "[x] Good/1: layers that differ from the lock are copied" in capfd.readouterr().out

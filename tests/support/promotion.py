@@ -69,7 +69,13 @@ class Promotion:
         assert run(["stack", "lock", "stack.yaml", "--prefix", str(self.staging)]) == 0
 
     def apply(self) -> int:
-        words = ["stack", "apply", "stack.yaml", SKIP, "--locked", "--from", str(self.staging)]
+        return self._promote("apply")
+
+    def plan(self) -> int:
+        return self._promote("plan")
+
+    def _promote(self, verb: str) -> int:
+        words = ["stack", verb, "stack.yaml", SKIP, "--locked", "--from", str(self.staging)]
         return run([*words, "--prefix", str(self.production)])
 
     def published(self) -> Path | None:

@@ -68,6 +68,12 @@ def layers_match(layout: Layout, installation: Installation, locked: LockedModul
     return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
 
 
+def unlocked_layers(prefix: Path, locked: LockedModule) -> tuple[Layer, ...]:
+    """The layers over a module's locked image, in its own tree, that the lock does not name."""
+    here = all_layers(prefix / "layers", locked.module)
+    return tuple(layer for layer in here if layer.image == locked.digest and layer.name not in locked.layers)
+
+
 def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
     here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.image_sha256)
     return here if installation.image else iter(())

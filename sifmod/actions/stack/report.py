@@ -29,6 +29,7 @@ class StackModule(NamedTuple):
     generation: Annotated[Number | None, Described("the live generation; null without one")]
     changed: Annotated[bool, Described("whether this run made the generation")]
     outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("layers that do not fit its next image")]
+    unlocked_layers: Annotated[tuple[str, ...], Described("layers of the tree that the lock does not name")]
     error: Beside[Error | None]
 
 
@@ -92,5 +93,6 @@ def _member(step: Step, outcome: StackOutcome | None, number: int) -> StackModul
         install.generation if install else step.generation,
         bool(install and install.changed),
         step.outgoing,
+        tuple(layer.name for layer in step.unlocked),
         as_result(error) if error else None,
     )

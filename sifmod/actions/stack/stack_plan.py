@@ -15,7 +15,7 @@ from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.install_easyconfigs import InstallOptions, find_unchanged, installed_by
 from sifmod.actions.install.sanity_check import words_of
-from sifmod.actions.layer.locked_layers import check_layers, layers_match
+from sifmod.actions.layer.locked_layers import check_layers, layers_match, unlocked_layers
 from sifmod.actions.layer.places import OutgoingLayer
 from sifmod.actions.lock import Lock, lock_beside, read_lock
 from sifmod.actions.start import layout_at, resolve, site_in_force
@@ -28,6 +28,7 @@ from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError, error_of
 from sifmod.tree.history import read_past
+from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import decided_names, read_life, today
 from sifmod.tree.provenance import CommandLine, Pairs
@@ -102,6 +103,7 @@ class Step(NamedTuple):
     generation: int | None = None  # the live one
     error: SifmodError | None = None
     outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user that will not fit its new image
+    unlocked: tuple[Layer, ...] = ()  # layers of the tree that the lock does not name
 
     def __str__(self) -> str:
         """The module's name; if that is unknown, its easyconfig and variant."""
@@ -152,6 +154,10 @@ def plan_stack(planned: Planned) -> StackPlan:
         unknown = next((step.error for step in steps if step.error and not step.module), None)
         hint = "`sifmod stack lock` writes it again"
         raise unknown or InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
+    if planned.lock:
+        prefix = planned.layout.prefix
+        locks = {name: unlocked_layers(prefix, locked) for name, locked in planned.lock.modules.items()}
+        steps = [step._replace(unlocked=locks[step.module]) if step.module in locks else step for step in steps]
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
@@ -246,6 +252,8 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
             leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
         lacks = decision.locked and not layers_match(layout, before, decision.locked)
+        if lacks:
+            other.append("layers that differ from the lock are copied")
         needed = planned.redecide or lacks or there.receipt
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except HeldError as held:
