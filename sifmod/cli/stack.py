@@ -90,9 +90,9 @@ class PlanOptions(MakeOptions):
 def plan(given: PlanOptions) -> int:
     """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] installed; [R] installed again, and why; [H] held after a rollback, and skipped; [E] retired, then
-    removed, and left out; [!] cannot be installed; [D] a lifecycle change: default, hidden, deprecated or retired; [-]
-    installed by this stack, which no longer names it. Nothing is changed.
+    [ ] new; [x] installed; [R] installed again, and why; [L] its layers replaced by the lock's; [H] held after a
+    rollback, and skipped; [E] retired, then removed, and left out; [!] cannot be installed; [D] a lifecycle change:
+    default, hidden, deprecated or retired; [-] installed by this stack, which no longer names it. Nothing is changed.
     """
     found = applying.preview_stack(given.file, _asked(given))
     plan = found.plan

@@ -41,6 +41,7 @@ def counts(made: "stack_plan.StackPlan") -> Iterable[str]:
     words = {
         " ": "new",
         "R": "to reinstall",
+        "L": "with other layers",
         "H": "held",
         "E": "retired and removed",
         "x": "installed",

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -199,6 +200,15 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
                 digests=none,
                 root=str(root),
             )
+
+
+def kept_layers(top: Path, module: ModuleName) -> Iterator[Layer]:
+    """Every generation of a module's layers, the live ones first, whose receipt can be read."""
+    for place in places(top, module):
+        live = live_generation(place)
+        for root in sorted(generations(place), key=lambda one: one.name != live):
+            if found := parsed(root / RECEIPT, partial(_layer, root)):
+                yield found
 
 
 def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:

@@ -304,10 +304,26 @@ def test_a_layer_that_the_lock_does_not_name_is_shown(promotion: Promotion, capf
     assert "warning" not in capfd.readouterr().out
 
 
-def test_a_layer_that_is_copied_again_is_shown(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_layer_that_is_replaced_is_planned_and_the_earlier_lock_brings_it_back(
+    promotion: Promotion, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The plan said `[x]`, and the earlier lock "no tree has the locked one", though both trees kept that layer."""
+    promotion.lock()
+    first = (promotion.here / "stack.lock").read_bytes()
+    assert promotion.apply() == 0
+    promotion.add(b"hsqs: later packages\n")
     promotion.lock()
     assert promotion.apply() == 0
-    shutil.rmtree(promotion.production / "layers")
+    capfd.readouterr()
+    (promotion.here / "stack.lock").write_bytes(first)
+    for found in (promotion.plan, promotion.apply):
+        assert found() == 0
+        said = "".join(capfd.readouterr())
+        assert "[L] Good/1: its layers differ from the lock, which a copy of the locked ones replaces\n" in said
+    there = promotion.published()
+    assert there
+    assert (there / "layer.squashfs").read_bytes() == PACKED
+    assert promotion.verify() == 0
     capfd.readouterr()
     assert promotion.plan() == 0
-    assert "[x] Good/1: layers that differ from the lock are copied" in capfd.readouterr().out
+    assert "[x] Good/1\n" in capfd.readouterr().out

@@ -28,10 +28,14 @@ class Promotion:
         write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
         write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
         assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(self.staging)]) == 0
-        self.root = Path(self._made().root)
-        member.own(self.staging / "layers")
+        self.add(PACKED)
 
-    def _made(self) -> Layer:
+    def add(self, packed: bytes) -> None:
+        """A layer that a member makes in staging."""
+        self.root = Path(self._made(packed).root)
+        self.member.own(self.staging / "layers")
+
+    def _made(self, packed: bytes) -> Layer:
         found = live(Layout(self.staging), GOOD)
         assert found
         layers = Layers(self.staging / "layers", self.staging)
@@ -41,7 +45,7 @@ class Promotion:
             for name in ("demo", "de-mo2"):
                 write(directory / "bin" / name, command(name, "site")).chmod(0o755)
             write(directory / "pylock.toml", "lock-version = '1.0'\n")
-            (directory / "layer.squashfs").write_bytes(PACKED)
+            (directory / "layer.squashfs").write_bytes(packed)
             (directory / "layer.squashfs").chmod(0o664)
             made = Layer(
                 words=(),
@@ -60,8 +64,8 @@ class Promotion:
                 kept=(),
                 packed=True,
                 files=2,
-                size=len(PACKED),
-                digest=sha256_bytes(PACKED),
+                size=len(packed),
+                digest=sha256_bytes(packed),
             )
             return publish_layer(layers, made, directory, held)
 

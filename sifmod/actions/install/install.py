@@ -85,8 +85,8 @@ def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> I
 
     check_layers(site.prefix, locked, stores, hashed=True)  # or the module would be published without them
     outcome = install(decision, tree, reporter)
-    bring_layers(outcome.installation, locked, stores, site, reporter)
-    return outcome
+    brought = bring_layers(outcome.installation, locked, stores, site, reporter)
+    return outcome._replace(state="restored") if brought and not outcome.changed else outcome
 
 
 def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:

@@ -24,6 +24,7 @@ from sifmod.tree.layer import (
     Layer,
     all_layers,
     image_key,
+    kept_layers,
     layers_in,
     layers_lock,
     live_layer,
@@ -81,10 +82,11 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 
 def bring_layers(
     installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: Site, reporter: Reporter
-) -> None:
-    """Give a module the layers that its lock names, copied from the same module in `trees`.
+) -> bool:
+    """Give a module the layers that its lock names, copied from an earlier generation or the same module in `trees`.
 
-    Raises InstallError for a layer that none of them has, and errors of publishing a layer.
+    Returns whether one was missing. Raises InstallError for a layer that none of them has, and errors of publishing
+    a layer.
     """
     layout = Layout(site.prefix)
     layers, module, key = (
@@ -93,15 +95,14 @@ def bring_layers(
         installation.image_sha256,
     )
     own = own_layers(layout, installation)
-    for name, digest in locked.layers.items():
-        whole = locked.contents[name]
-        if own.get(name) == (digest, whole):
-            continue
+    wanted = {name: (digest, locked.contents[name]) for name, digest in locked.layers.items()}
+    missing = {name: layer for name, layer in wanted.items() if own.get(name) != layer}
+    for name, (digest, whole) in missing.items():
         there = [
             (layer, place)
-            for place in trees
-            for layer in _layers_of(installation, place / "layers")
-            if (layer.name, layer.digest) == (name, digest)
+            for place in (layout.prefix, *trees)
+            for layer in kept_layers(place / "layers", module)
+            if (layer.name, layer.digest, layer.image) == (name, digest, key)
         ]
         tree = reporter.tree(site)
         with changing_prefix(for_layers(site, layers.prefix)), layers_lock(layers, module, tree) as held:
@@ -112,6 +113,7 @@ def bring_layers(
                 raise _absent(name, module)
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, tree, reporter)
+    return bool(missing)
 
 
 def check_layers(prefix: Path, locked: LockedModule, trees: tuple[Path, ...], *, hashed: bool = False) -> None:
@@ -121,9 +123,10 @@ def check_layers(prefix: Path, locked: LockedModule, trees: tuple[Path, ...], *,
     """
     for name, digest in locked.layers.items():
         for tree in (prefix, *trees):
-            found = [layer for layer in all_layers(tree / "layers", locked.module) if layer.image == locked.digest]
+            found = [layer for layer in kept_layers(tree / "layers", locked.module) if layer.image == locked.digest]
             those = [layer for layer in found if (layer.name, layer.digest) == (name, digest)]
-            if any(_is_locked(one, tree, locked.contents[name], hashed and tree != prefix) for one in those):
+            own = {layer.root for layer in all_layers(prefix / "layers", locked.module)}
+            if any(_is_locked(one, tree, locked.contents[name], hashed and one.root not in own) for one in those):
                 break
         else:
             raise _absent(name, locked.module)

@@ -22,8 +22,10 @@ class StackModule(NamedTuple):
     easyconfig: Easyconfig
     variant: Variant | None
     mark: Annotated[
-        Literal[" ", "x", "R", "H", "E", "!"],
-        Described("new; up to date; to reinstall; held after a rollback; retired and removed; cannot be installed"),
+        Literal[" ", "x", "R", "L", "H", "E", "!"],
+        Described(
+            "new; up to date; to reinstall; layers to replace; held after a rollback; retired and removed; failed"
+        ),
     ]
     why: Annotated[tuple[str, ...], Described("why the module is reinstalled, held, or skipped")]
     generation: Annotated[Number | None, Described("the live generation; null without one")]

@@ -78,7 +78,7 @@ def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
 
 
 # new, installed, to be installed again, held after a rollback, retired and removed, error
-Mark = Literal[" ", "x", "R", "H", "E", "!"]
+Mark = Literal[" ", "x", "R", "L", "H", "E", "!"]
 
 
 class Work(NamedTuple):
@@ -253,8 +253,9 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
         lacks = decision.locked and not layers_match(layout, before, decision.locked)
         if lacks:
-            other.append("layers that differ from the lock are copied")
-        needed = planned.redecide or lacks or there.receipt
+            why = ("its layers differ from the lock, which a copy of the locked ones replaces", *other)
+            return Step(member, variant, "L", module, why, todo, number)
+        needed = planned.redecide or there.receipt
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except HeldError as held:
         return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
