@@ -17,6 +17,7 @@ from sifmod.system import abbreviated, login_name, user_name
 from sifmod.tree.durable import is_directory
 from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import installations
 from sifmod.tree.rights import (
     ACL_GROUP,
     ACL_MASK,
@@ -99,10 +100,41 @@ def closed(site: Site) -> Iterator[str]:
     with reported(f"cannot read {layout.prefix}"):
         found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
         found += [Path(row.path) for row in _wrong_marks(site, wanted)]
+    yield from closed_images(site)
     if found:
         yield (
             f"{abbreviated([*map(str, found)], _NAMED)}: closed, for reading or for changes, to users that `sharing: "
             f"{site.sharing}` lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
+        )
+
+
+def _closed_images(layout: Layout, wanted: Rights) -> Iterator[str]:
+    """What is wrong with each image whose mode sifmod leaves alone, as it is no file of the store's alone."""
+    for installation in installations(layout):
+        path = Path(installation.image.path) if installation.image else None
+        if path and path.is_file() and (layout.images not in path.parents or path.stat().st_nlink > 1):
+            yield from closed_image(wanted, path, str(installation.module))
+
+
+def closed_images(site: Site) -> tuple[str, ...]:
+    """What keeps users whom `sharing` lets in from images that are no files of the tree's own. Raises as `closed`."""
+    layout, wanted = Layout(site.prefix), rights(site)
+    with reported(f"cannot read {layout.prefix}"):
+        return tuple(_closed_images(layout, wanted)) if wanted and layout.prefix.is_dir() else ()
+
+
+def closed_image(wanted: Rights, path: Path, module: str) -> Iterator[str]:
+    """Why users whom the tree lets in cannot read the image at `path`, with the chmod for it. Raises OSError."""
+    everyone = wanted.mode(0o400) & 0o004
+    yield from (
+        f"users that may load {module} cannot reach its image {path}, because they cannot enter {directory}: its owner "
+        f"can run `chmod {change} {shell(str(directory))}`"
+        for directory, change in _closed(path, None if everyone else wanted.gid)
+    )
+    if not wanted.lets_read(path):
+        yield (
+            f"users that may load {module} cannot read its image {path}: its owner can run `chmod "
+            f"{'a+r' if everyone else 'g+r'} {shell(str(path))}`; `--link copy --force` installs a copy instead"
         )
 
 

@@ -107,7 +107,9 @@ def _verify_modes(given: VerifyOptions) -> int:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing.sharing_warnings(facts):
         say(f"warning: {oddity}")
-    return 1 if left else 0
+    for text in (unread := sharing.closed_images(facts)):
+        say(text)
+    return 1 if left or unread else 0
 
 
 def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:

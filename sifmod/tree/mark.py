@@ -67,12 +67,16 @@ def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, .
 def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Path, bool]:
     """Leave a mark in the store of `layout` for a module in `prefix`, or renew it: its path, and whether it is new.
 
-    `name`: that of an earlier mark, to which a generation links. Raises OSError if this store accepts none.
+    `name`: that of an earlier mark, to which a generation links; if it is another user's, this user's own is left
+    beside it. Raises OSError if this store accepts none.
     """
     with opened(layout.marks, layout.prefix) as directory:
         if not os.fstat(directory).st_mode & stat.S_ISVTX:
             raise PermissionError(errno.EPERM, "other users could remove the mark", str(layout.marks))
-        for known in _own(directory, sha256, prefix):
+        own = [*_own(directory, sha256, prefix)]
+        if name not in own and any(name == other for other, *_ in _names(directory)):
+            name = ""
+        for known in own:
             if not name or known == name:
                 os.utime(known, dir_fd=directory, follow_symlinks=False)
                 return layout.marks / known, False

@@ -72,6 +72,16 @@ class Rights(NamedTuple):
         closed |= any(self.bits(entry, other.mode) & ~entry.bits for entry in other.named)
         return not closed and self.gid in (None, other.found.st_gid)
 
+    def lets_read(self, path: Path) -> bool:
+        """Whether all whom the tree lets in may read this file, which may be another user's. Raises OSError."""
+        status, entries_of = path.stat(), access_list(path)
+        mode = status.st_mode & (~0o070 | _of_group(entries_of) << 3)
+        readable = mode & status.st_mode >> 3 & 4
+        if any(not one.bits & readable and self.bits(one, 0o400) & 4 for one in _named(entries_of, status, self)):
+            return False
+        of_group = not self.mode(0o400) & 0o004 and status.st_gid == self.gid
+        return bool(mode & 0o040 and (of_group or mode & 0o004))
+
     def bits(self, entry: AclEntry, mode: int) -> int:
         """The permissions that the user or group of an entry has for a file with this mode, without the entry."""
         right = self.mode(mode)

@@ -51,6 +51,21 @@ def test_a_mark_is_renewed_and_removed(layout: Layout, tmp_path: Path) -> None:
     assert list(layout.marks.iterdir()) == []
 
 
+@as_others
+def test_a_colleague_who_installs_leaves_an_own_mark(layout: Layout, tmp_path: Path) -> None:
+    """Only the first member of a team had a mark; a colleague's `install` and `rollback` renewed nothing, silently."""
+    prefix = tmp_path / "team"
+    path = call_as(UMA, lambda: leave(layout, SHA, prefix))[0]
+    age(path, 100)
+    own = call_as(EVE, lambda: leave(layout, SHA, prefix, path.name))
+    assert own[1]
+    assert own[0] != path
+    assert [mark.path for mark in in_force(layout, (SHA,), 99)[SHA]] == [own[0]]
+    age(own[0], 50)
+    assert call_as(EVE, lambda: leave(layout, SHA, prefix, path.name)) == (own[0], False)
+    assert in_force(layout, (SHA,), 1)
+
+
 def test_without_a_place_for_marks_there_are_none(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "site")
     assert all_marks(layout, (SHA,)).get(SHA, ()) == ()

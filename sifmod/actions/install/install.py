@@ -20,6 +20,7 @@ from sifmod.actions.layer.places import outgoing
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.sharing import closed_image, rights
 from sifmod.actions.view_modules import check_modules
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
@@ -136,6 +137,9 @@ def _new_generation(mine: HeldModule, past: Past, decision: Decision, reporter: 
         check_files(decision.locked, plan, own, decision.differing)
     if path and not path.is_file():
         raise FetchError(f"{path} was removed meanwhile, as by gc", "repeat the command")
+    if path and plan.required_image.link == "reference" and (wanted := rights(site)):
+        for closed in closed_image(wanted, path, str(plan.module)):
+            reporter.say(f"warning: {closed}")
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
             installation = _write(stage, chosen, own, mark, reporter)
