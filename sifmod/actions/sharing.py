@@ -109,7 +109,7 @@ def closed(site: Site) -> Iterator[str]:
 
 
 def _closed_images(layout: Layout, wanted: Rights) -> Iterator[str]:
-    """What is wrong with each image whose mode sifmod leaves alone, as it is no file of the store's alone."""
+    """What keeps users from references and hard-linked images, whose modes sifmod does not change."""
     for installation in installations(layout):
         path = Path(installation.image.path) if installation.image else None
         if path and path.is_file() and (layout.images not in path.parents or path.stat().st_nlink > 1):
