@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 from sifmod.actions.changing_prefix import check_group, make_marks, marks_mode
 from sifmod.actions.reporter import Reporter
+from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
@@ -16,6 +17,7 @@ from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, login_name, user_name
 from sifmod.tree.durable import is_directory
 from sifmod.tree.explain import reported
+from sifmod.tree.layer import IMAGE, all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
 from sifmod.tree.rights import (
@@ -108,34 +110,36 @@ def closed(site: Site) -> Iterator[str]:
         )
 
 
-def _closed_images(layout: Layout, wanted: Rights) -> Iterator[str]:
-    """What keeps users from references and hard-linked images, whose modes sifmod does not change."""
-    for installation in installations(layout):
-        path = Path(installation.image.path) if installation.image else None
-        if path and path.is_file() and (layout.images not in path.parents or path.stat().st_nlink > 1):
-            yield from closed_image(wanted, path, str(installation.module))
-
-
 def closed_images(site: Site) -> tuple[str, ...]:
-    """What keeps users whom `sharing` lets in from images that are no files of the tree's own. Raises as `closed`."""
+    """What keeps users whom `sharing` lets in from references and hard links, whose modes sifmod does not change.
+
+    Raises as `closed`.
+    """
     layout, wanted = Layout(site.prefix), rights(site)
+    if wanted is None or not layout.prefix.is_dir():
+        return ()
+    found = list[str]()
     with reported(f"cannot read {layout.prefix}"):
-        return tuple(_closed_images(layout, wanted)) if wanted and layout.prefix.is_dir() else ()
+        used = [(one.module, Path(one.image.path)) for one in installations(layout) if one.image]
+        layers = all_layers(layout.prefix / "layers")
+        used += [(layer.module, Path(layer.root, IMAGE)) for layer in layers if layer.packed]
+        for module, path in used:
+            if path.is_file() and (layout.prefix not in path.parents or path.stat().st_nlink > 1):
+                found += closed_image(wanted, path, module)
+    return tuple(found)
 
 
-def closed_image(wanted: Rights, path: Path, module: str) -> Iterator[str]:
-    """Why users whom the tree lets in cannot read the image at `path`, with the chmod for it. Raises OSError."""
+def closed_image(wanted: Rights, path: Path, module: ModuleName) -> Iterator[str]:
+    """Why users whom the tree lets in cannot read an image or a layer, with the chmod for it. Raises OSError."""
     everyone = wanted.mode(0o400) & 0o004
     yield from (
-        f"users that may load {module} cannot reach its image {path}, because they cannot enter {directory}: its owner "
-        f"can run `chmod {change} {shell(str(directory))}`"
+        f"users that may load {module} cannot reach {path}, because they cannot enter {directory}: its owner can run "
+        f"`chmod {change} {shell(str(directory))}`"
         for directory, change in _closed(path, None if everyone else wanted.gid)
     )
     if not wanted.lets_read(path):
-        yield (
-            f"users that may load {module} cannot read its image {path}: its owner can run `chmod "
-            f"{'a+r' if everyone else 'g+r'} {shell(str(path))}`; `--link copy --force` installs a copy instead"
-        )
+        change = "a+r" if everyone else "g+r"
+        yield f"users that may load {module} cannot read {path}: its owner can run `chmod {change} {shell(str(path))}`"
 
 
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, ...]:

@@ -4,11 +4,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sifmod.actions.layer_commands import command
+from sifmod.actions.sharing import closed_images
+from sifmod.actions.start import site_in_force
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations, live
@@ -62,10 +65,17 @@ def test_a_file_of_ones_own_is_shared_where_nobody_may_write_it(promotion: Promo
     assert promotion.apply() == 0
     there = promotion.published()
     assert there
-    status = (there / "layer.squashfs").stat()
+    status = (image := there / "layer.squashfs").stat()
     assert (status.st_mode & 0o777, status.st_nlink) == (0o444, names)
     if mode & 0o222:
         source.write_bytes(b"hsqs: later\n")
+    elif names == 2:
+        site = site_in_force({"prefix": str(promotion.production)}).site
+        site = replace(site, sharing="site", umask=0o022)
+        assert closed_images(site) == ()
+        source.chmod(0o400)  # which closes what is published
+        (said,) = closed_images(site)
+        assert said == f"users that may load Good/1 cannot read {image}: its owner can run `chmod a+r '{image}'`"
     assert (there / "layer.squashfs").read_bytes() == PACKED
     assert promotion.verify() == 0
 

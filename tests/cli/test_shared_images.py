@@ -33,11 +33,11 @@ def closed_to_one(source: Path) -> None:
 @pytest.mark.parametrize(
     ("link", "close", "what"),
     [
-        ("reference", closed_file, "cannot read its image"),
+        ("reference", closed_file, "cannot read"),
         ("reference", closed_directory, "cannot enter"),
-        ("reference", closed_to_one, "cannot read its image"),
-        ("hardlink", closed_file, "cannot read its image"),
-        ("hardlink", closed_to_one, "cannot read its image"),
+        ("reference", closed_to_one, "cannot read"),
+        ("hardlink", closed_file, "cannot read"),
+        ("hardlink", closed_to_one, "cannot read"),
     ],
 )
 def test_an_image_that_its_owner_closes_is_named(

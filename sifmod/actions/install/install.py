@@ -138,7 +138,7 @@ def _new_generation(mine: HeldModule, past: Past, decision: Decision, reporter: 
     if path and not path.is_file():
         raise FetchError(f"{path} was removed meanwhile, as by gc", "repeat the command")
     if path and plan.required_image.link == "reference" and (wanted := rights(site)):
-        for closed in closed_image(wanted, path, str(plan.module)):
+        for closed in closed_image(wanted, path, plan.module):
             reporter.say(f"warning: {closed}")
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
