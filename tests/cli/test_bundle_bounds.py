@@ -181,3 +181,11 @@ def test_a_bundle_names_no_file_outside_of_it(stack: str, tmp_path: Path, capfd:
     error = capfd.readouterr().err
     assert f"is not below {prefix}/stacks/ours; a bundle can only name files below the stack's directory" in error
     assert "planted" not in error
+
+
+def test_a_pipe_in_the_place_of_a_bundle_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It was waited for without end."""
+    os.mkfifo(tmp_path / "b.tar")
+    assert run(["stack", "apply", "--bundle", str(tmp_path / "b.tar"), "--prefix", str(tmp_path / "tree")]) == 2
+    assert f"{tmp_path / 'b.tar'} is not a bundle: it is not a regular file" in capfd.readouterr().err
+    assert not (tmp_path / "tree").exists()

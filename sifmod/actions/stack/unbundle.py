@@ -277,6 +277,8 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
                 item = Item(str(file.relative_to(path)), file, file.stat().st_size)
                 yield item.name, item.size, item.open
             return
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise RefusedMemberError("it is not a regular file")
         with open_tar(path) as archive:
             for member in archive:
                 if not member.isreg():
