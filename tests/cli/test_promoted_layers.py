@@ -337,3 +337,44 @@ def test_a_layer_that_is_replaced_is_planned_and_the_earlier_lock_brings_it_back
     capfd.readouterr()
     assert promotion.plan() == 0
     assert "[x] Good/1\n" in capfd.readouterr().out
+
+
+@pytest.fixture
+def replaced(promotion: Promotion, images: Images) -> Promotion:
+    """Published, and then with another image and the layer over it in staging, locked."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    promotion.take(images.tiny("another"))
+    promotion.add(b"hsqs: packages of the next image\n")
+    promotion.lock()
+    return promotion
+
+
+@pytest.mark.parametrize("moment", ["after_install", "before_publish"])
+def test_a_hook_that_refuses_a_module_with_a_layer_leaves_all_as_it_was(replaced: Promotion, moment: str) -> None:
+    replaced.hook(moment, "exit 1")
+    before = replaced.state()
+    assert replaced.apply() == 18
+    assert replaced.state() == before
+
+
+@pytest.mark.parametrize("moment", ["after_install", "before_publish", "after_publish"])
+def test_a_module_never_has_its_next_image_without_the_layer(
+    replaced: Promotion, moment: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The module was published first, and during `after_publish` readers missed its packages."""
+    seen = replaced.here / "seen"
+    replaced.hook(moment, f"cat '{replaced.production}'/layers/Good/1/site/*/live/layer.squashfs > '{seen}'")
+    assert replaced.apply() == 0
+    assert "packages of the next image" in seen.read_text()
+    assert "does not fit" not in "".join(capfd.readouterr())
+
+
+def test_a_layer_that_cannot_be_published_leaves_the_module(replaced: Promotion) -> None:
+    """The module was live with its next image, and without the layer."""
+    layers = replaced.production / "layers/Good/1"
+    shutil.rmtree(layers)
+    write(layers, "in the way")
+    before = replaced.state()
+    assert replaced.apply() == 18
+    assert replaced.state() == before

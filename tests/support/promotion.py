@@ -1,5 +1,6 @@
 """A stack of one module with a layer, which a member has made in staging, and its promotion."""
 
+import os
 from pathlib import Path
 
 from sifmod.actions.layer_commands import command
@@ -11,6 +12,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live
 from support.config import write
+from support.disk_state import State, disk_state
 from support.user import OrdinaryUser
 
 GOOD = ModuleName("Good", "1")
@@ -24,11 +26,26 @@ class Promotion:
     def __init__(self, here: Path, source: Path, member: OrdinaryUser) -> None:
         self.here, self.member = here, member
         self.staging, self.production = here / "sta ging", here / "pro duction"
-        image = f"image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
-        write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
         write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
-        assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(self.staging)]) == 0
+        self.take(source)
         self.add(PACKED)
+
+    def take(self, source: Path) -> None:
+        """The module with this image, in staging."""
+        image = f"image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+        write(self.here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
+        assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(self.staging)]) == 0
+
+    def hook(self, moment: str, line: str) -> None:
+        """A hook of the site, of one line."""
+        program = write(self.here / "hook", f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
+        write(Path(os.environ["SIFMOD_CONFIG_DIR"], "hooks.yaml"), f"hooks: {{{moment}: ['{program}']}}\n")
+
+    def state(self) -> State:
+        """What is published, without what locks leave."""
+        found = disk_state(*(self.production / name for name in ("software", "modules", "layers")))
+        return {path: state for path, state in found.items() if "/.locks/" not in path}
 
     def add(self, packed: bytes) -> None:
         """A layer that a member makes in staging."""

@@ -79,7 +79,7 @@ def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[Ou
     if before is None or image is None or options.module_only:
         return ()
     if decision.locked:
-        return outgoing(before, decision.locked.digest, os.environ)
+        return outgoing(before, decision.locked.digest, os.environ, decision.locked.layers)
     if not options.force and before.provenance.image.request == decision.image.request:
         return ()
     return outgoing(before, None if image.conversion else image.sha256, os.environ)

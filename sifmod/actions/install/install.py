@@ -18,7 +18,7 @@ from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.layer.places import outgoing
 from sifmod.actions.lock import check_files
-from sifmod.actions.log import record
+from sifmod.actions.log import record, record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.sharing import closed_image, rights
 from sifmod.actions.view_modules import check_modules
@@ -40,7 +40,7 @@ from sifmod.tree.layer import image_key
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
-from sifmod.tree.receipt import Installation, live_number
+from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.store import Store
 from sifmod.tree.stored_image import stored_at
@@ -78,15 +78,29 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcom
 
 
 def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> InstallOutcome:
-    """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`."""
+    """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`.
+
+    The layers of another image than the live one are there before the module is published; an error removes them.
+    """
     locked, stores, site = decision.locked, decision.options.stores, decision.site.site
     if not locked or not locked.layers:
         return install(decision, tree, reporter)
-    from sifmod.actions.layer.locked_layers import bring_layers, check_layers
+    from sifmod.actions.layer.locked_layers import BroughtLayer, bring_layers, check_layers, take_back
 
     check_layers(site.prefix, locked, stores, hashed=True)  # or the module would be published without them
-    outcome = install(decision, tree, reporter)
-    brought = bring_layers(outcome.installation, locked, stores, site, reporter)
+    before, brought = live(tree.layout, locked.module), list[BroughtLayer]()
+    unseen = before is None or before.image_sha256 != locked.digest
+    try:
+        if unseen:
+            brought += bring_layers(locked, stores, site, tree)
+        outcome = install(decision, tree, reporter)
+    except BaseException:
+        take_back(brought, tree)
+        raise
+    if not unseen:
+        brought += bring_layers(locked, stores, site, tree)
+    for layers, made, replaced in brought:
+        record_layer(layers, made, replaced, tree, reporter)
     return outcome._replace(state="restored") if brought and not outcome.changed else outcome
 
 
@@ -151,7 +165,8 @@ def _new_generation(mine: HeldModule, past: Past, decision: Decision, reporter: 
                 skipped = lambda why: reporter.say(f"sanity check: {why}")  # noqa: E731
                 sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, past, installation, decision, reporter)
-    left = outgoing(before, installation.image_sha256, os.environ) if before else ()
+    brought = decision.locked.layers if decision.locked else ()
+    left = outgoing(before, installation.image_sha256, os.environ, brought) if before else ()
     return InstallOutcome(installation, "installed", left)
 
 

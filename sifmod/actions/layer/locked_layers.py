@@ -3,15 +3,14 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_commands
 from sifmod.actions.lock import LockedModule
-from sifmod.actions.log import record_layer
-from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
@@ -22,6 +21,7 @@ from sifmod.tree.layer import (
     IMAGE,
     LOCK,
     Layer,
+    Layers,
     all_layers,
     image_key,
     kept_layers,
@@ -29,18 +29,20 @@ from sifmod.tree.layer import (
     layers_lock,
     live_layer,
     publish_layer,
+    remove_generation,
+    withdraw_layer,
 )
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation
+from sifmod.tree.locking import Tree
 
 
-def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
-    """The packed layers over a module's image in its own tree, by name: digests of the packages and of the whole layer.
+def own_layers(layout: Layout, module: ModuleName, image: str) -> dict[str, tuple[str, str]]:
+    """The packed layers over an image of a module in its own tree, by name: digests of the packages and of the layer.
 
     Raises InstallError for a layer with an invalid command name, OSError.
     """
     prefix = layout.prefix
-    own = (layer for layer in _layers_of(installation, prefix / "layers") if layer.digest)
+    own = (layer for layer in all_layers(prefix / "layers", module) if layer.digest and layer.image == image)
     return {layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer))) for layer in own}
 
 
@@ -63,10 +65,14 @@ def check_packed(layout: Layout, module: ModuleName, image: str) -> None:
         raise InstallError(f"the layer {layer.name} of {module} is a directory, which a lock cannot record", hint)
 
 
-def layers_match(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
+def layers_match(layout: Layout, locked: LockedModule) -> bool:
     """Whether the module's own tree has the layers that the lock names, unchanged."""
-    own = own_layers(layout, installation) if locked.layers else {}
-    return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
+    return not _missing(layout, locked)
+
+
+def _missing(layout: Layout, locked: LockedModule) -> tuple[str, ...]:
+    own = own_layers(layout, locked.module, locked.digest) if locked.layers else {}
+    return tuple(name for name, digest in locked.layers.items() if own.get(name) != (digest, locked.contents[name]))
 
 
 def unlocked_layers(prefix: Path, locked: LockedModule) -> tuple[Layer, ...]:
@@ -75,45 +81,52 @@ def unlocked_layers(prefix: Path, locked: LockedModule) -> tuple[Layer, ...]:
     return tuple(layer for layer in here if layer.image == locked.digest and layer.name not in locked.layers)
 
 
-def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
-    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.image_sha256)
-    return here if installation.image else iter(())
+class BroughtLayer(NamedTuple):
+    """A layer that a lock brought, and the one that it replaced."""
+
+    layers: Layers
+    made: Layer
+    before: Layer | None
 
 
-def bring_layers(
-    installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: Site, reporter: Reporter
-) -> bool:
+def bring_layers(locked: LockedModule, trees: tuple[Path, ...], site: Site, tree: Tree) -> Iterator[BroughtLayer]:
     """Give a module the layers that its lock names, copied from an earlier generation or the same module in `trees`.
 
-    Returns whether one was missing. Raises InstallError for a layer that none of them has, and errors of publishing
-    a layer.
+    Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """
     layout = Layout(site.prefix)
-    layers, module, key = (
-        layers_in(layout),
-        installation.module,
-        installation.image_sha256,
-    )
-    own = own_layers(layout, installation)
-    wanted = {name: (digest, locked.contents[name]) for name, digest in locked.layers.items()}
-    missing = {name: layer for name, layer in wanted.items() if own.get(name) != layer}
-    for name, (digest, whole) in missing.items():
+    layers, module, image = layers_in(layout), locked.module, locked.digest
+    for name in _missing(layout, locked):
         there = [
             (layer, place)
             for place in (layout.prefix, *trees)
             for layer in kept_layers(place / "layers", module)
-            if (layer.name, layer.digest, layer.image) == (name, digest, key)
+            if (layer.name, layer.digest, layer.image) == (name, locked.layers[name], image)
         ]
-        tree = reporter.tree(site)
         with changing_prefix(for_layers(site, layers.prefix)), layers_lock(layers, module, tree) as held:
-            before, directory = live_layer(layers, module, name, key), held.path("layer")
+            before, directory, whole = (
+                live_layer(layers, module, name, image),
+                held.path("layer"),
+                locked.contents[name],
+            )
             with held.changing(f"cannot copy the layer {name} of {module}"):
                 source = next((layer for layer, place in there if _copied(layer, place, whole, directory)), None)
             if source is None:
                 raise _absent(name, module)
             made = publish_layer(layers, source, directory, held)
-            record_layer(layers, made, before, tree, reporter)
-    return bool(missing)
+        yield BroughtLayer(layers, made, before)
+
+
+def take_back(brought: Iterable[BroughtLayer], tree: Tree) -> None:
+    """Remove layers that were brought for an install that failed, except those that replaced one.
+
+    Raises LockError, InstallError, PermissionsError.
+    """
+    for layers, made, before in brought:
+        if before is None:
+            with layers_lock(layers, made.module, tree) as held:
+                withdraw_layer(layers, made, held)
+                remove_generation(layers, Path(made.root), held)
 
 
 def check_layers(prefix: Path, locked: LockedModule, trees: tuple[Path, ...], *, hashed: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The places of layers: find them, also those that an install leaves, choose their directory, remove them."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -142,8 +142,13 @@ def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Itera
         yield from all_layers(place)
 
 
-def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
-    """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown)."""
+def outgoing(
+    before: Installation, digest: str | None, environ: Mapping[str, str], brought: Collection[str] = ()
+) -> tuple[OutgoingLayer, ...]:
+    """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown).
+
+    Those of the tree whose names are in `brought` are left out: the lock has them for the new image.
+    """
     if before.image is None or digest == before.image_sha256:
         return ()
     module, own = before.module, layers_for(before, None, before.prefix, environ).prefix
@@ -151,7 +156,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
         layer
         for place in searched(layouts((Layout(before.prefix),), environ), environ)
         for layer in all_layers(place, module)
-        if layer.image == before.image_sha256
+        if layer.image == before.image_sha256 and not (layer.name in brought and place == before.prefix / "layers")
     )
     rows = []
     for layer in found:

@@ -58,7 +58,7 @@ def locked_modules(planned: Planned, directory: Path) -> tuple[LockedModule, ...
         decision = plan.decide(step)
         inputs = spelled_inputs(decision.inputs, directory, decision.site.site.robot_paths)
         check_packed(planned.layout, installation.module, installation.image_sha256)
-        layers = own_layers(planned.layout, installation)
+        layers = own_layers(planned.layout, installation.module, installation.image_sha256)
         modules.append(locked_module(installation, decision.plan, inputs, layers))
     return tuple(sorted(modules))
 

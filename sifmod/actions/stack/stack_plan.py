@@ -251,7 +251,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
             why = (*_why(layout, before, decision, around), *other)
             leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
-        lacks = decision.locked and not layers_match(layout, before, decision.locked)
+        lacks = decision.locked and not layers_match(layout, decision.locked)
         if lacks:
             why = ("its layers differ from the lock, which a copy of the locked ones replaces", *other)
             return Step(member, variant, "L", module, why, todo, number)
