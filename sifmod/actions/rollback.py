@@ -16,6 +16,7 @@ from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.explain import reported
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
 from sifmod.tree.history import held_since, previous, read_history, read_past
+from sifmod.tree.layer import all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
@@ -71,6 +72,9 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
             record(layout, done, mine.held, reporter)
             for number in held_since(read_history(layout, module)).keys() - held.keys():
                 record(layout, Done("held", module, number), mine.held, reporter)
+    for layer in all_layers(layout.prefix / "layers", module):
+        if layer.image == installation.image_sha256:
+            reporter.say(f"{module} keeps its layer {layer.name}, version {layer.number}: a rollback changes no layer")
     return installation
 
 

@@ -378,3 +378,17 @@ def test_a_layer_that_cannot_be_published_leaves_the_module(replaced: Promotion)
     before = replaced.state()
     assert replaced.apply() == 18
     assert replaced.state() == before
+
+
+def test_a_rollback_names_the_layer_that_stays(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """The module of before came back with the packages of after, and nothing said so."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    write(promotion.here / "Good-1.yaml", (promotion.here / "Good-1.yaml").read_text() + "env: {MARK: '2'}\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(promotion.staging)]) == 0
+    promotion.add(b"hsqs: later packages\n")
+    promotion.lock()
+    assert promotion.apply() == 0
+    capfd.readouterr()
+    assert run(["rollback", "Good/1", "--prefix", str(promotion.production)]) == 0
+    assert "Good/1 keeps its layer site, version 2: a rollback changes no layer\n" in capfd.readouterr().err
