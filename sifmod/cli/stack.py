@@ -143,7 +143,7 @@ def apply(given: ApplyOptions) -> int:
         print_json(report.report(plan, outcome.lives, outcome))
     elif failed or (any(step.todo for step in plan.steps) and (wait or not jobs)):
         for line in summary(outcome):
-            speak(line)
+            (say if failed else speak)(line)
     tests = (22 for one in outcome.tests if not one.passed)
     codes = (error.exit_code for error in failed.values())
     return max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))

@@ -184,6 +184,15 @@ def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.Captur
     assert "  Own/3: failed (10): no source of the image Own-3.sif worked" in err
 
 
+def test_a_quiet_apply_names_what_failed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It printed nothing, and only its exit code was not 0."""
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml]\n")
+    (here / "Good-1.yaml").write_text("name: Good\nversion: '1'\nimage: {sources: ['/nowhere/x.sif']}\n")
+    code = run(["stack", "apply", "stack.yaml", SKIP, "-q"])
+    assert code != 0
+    assert f"Good/1: failed ({code}): " in capfd.readouterr().err
+
+
 def test_its_logs_are_as_open_as_the_prefix(here: Path) -> None:
     """Whatever the umask: another of the group writes into the same ones."""
     prefix = here / "prefix"

@@ -1,6 +1,7 @@
 """install: make the disk match one decision; a new generation is published after its checks."""
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from sifmod.actions.log import record, record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.sharing import closed_image, rights
 from sifmod.actions.view_modules import check_modules
-from sifmod.errors import FetchError
+from sifmod.errors import FetchError, SifmodError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.system import abbreviated
@@ -95,7 +96,8 @@ def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> I
             brought += bring_layers(locked, stores, site, tree)
         outcome = install(decision, tree, reporter)
     except BaseException:
-        take_back(brought, tree)
+        with suppress(SifmodError):  # the error that led here is the one to report
+            take_back(brought, tree)
         raise
     if not unseen:
         brought += bring_layers(locked, stores, site, tree)

@@ -286,8 +286,8 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: HostF
     made = before.provenance
     if decision.options.rebuild:
         yield "it was requested"
-    edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
-    if harmed := (*missing(layout, before), *edits):
+    edits = (f"{path} was changed or removed" for path in edited(before))
+    if harmed := (*missing(layout, before), *edits, *edited_stubs(layout, before)):
         yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
     if decision.locked and before.image_sha256 != decision.locked.digest:
         yield "its image differs from the lock"
