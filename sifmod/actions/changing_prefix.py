@@ -82,8 +82,9 @@ def for_layers(site: Site, directory: Path) -> Site:
     """The site for a directory of layers, unshared.
 
     Its umask is inside the prefix the site's, or without one as open as the prefix; outside the site's, or none of a
-    shared site: then a new directory is as open as one above that passes on its group, such as a project's.
-    Raises PermissionsError inside the prefix as `check_group` does.
+    shared site: then a new directory is as open as one above that passes on its group, such as a project's, and where
+    all may write, as in /tmp, the user's umask closes what it would close. Raises PermissionsError
+    inside the prefix as `check_group` does.
     """
     within = site.prefix in directory.parents
     if within:
@@ -94,6 +95,10 @@ def for_layers(site: Site, directory: Path) -> Site:
         above = next(place for place in directory.parents if os.path.exists(place))  # noqa: PTH110 (False if closed)
         if mask is None and above.stat().st_mode & stat.S_ISGID:
             mask = as_open(above)
+        if mask is not None and not within and directory.is_dir():
+            mode = directory.stat().st_mode
+            with umask(directory, None) as own:
+                mask |= own if mode & stat.S_IWOTH and not mode & stat.S_ISGID else 0
     return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=mask)
 
 

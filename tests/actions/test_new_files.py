@@ -252,6 +252,22 @@ def test_a_projects_new_layers_are_open_to_the_project(site: Site, tmp_path: Pat
         os.umask(before)
 
 
+@pytest.mark.parametrize(("mode", "inside"), [(0o1777, 0o077), (0o3777, 0o002), (0o755, 0o022)])
+def test_layers_where_all_may_write_are_as_open_as_the_umask_says(
+    site: Site, tmp_path: Path, mode: int, inside: int
+) -> None:
+    """A private package could be read by all."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        with changing_prefix(for_layers(site, place)):
+            assert umask() == inside
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to any group")
 @pytest.mark.parametrize(
     ("mode", "gid", "inside"),
