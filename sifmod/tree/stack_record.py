@@ -23,8 +23,8 @@ class Applied(NamedTuple):
     name: Internal[str]  # of the stack; the record's file has it
     file: str  # absolute path
     modules: tuple[ModuleName, ...]  # installed by it and still managed
-    # that it decides: `Name/Version` and the part of its life, such as `App/1 hidden` (earlier versions of sifmod wrote
-    # the module alone, for all parts), and names whose default it decides
+    # that it decides: `Name/Version` and the part of its life, such as `App/1 hidden` or `App/1 default` (earlier
+    # versions of sifmod wrote the module alone, for all parts, and the name alone for its default)
     decided: tuple[str, ...] = ()
     images: tuple[Sha256, ...] = ()  # that its lock names, the one that was last written or applied here
 

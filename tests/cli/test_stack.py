@@ -736,6 +736,28 @@ easyconfigs:
     assert "Good/2 and Good/1 cannot both be the default" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("first", ["refused", "taken over"])
+def test_a_default_that_staff_chose_outlives_the_stacks(here: Path, first: str) -> None:
+    """A refused apply counted as the stack's decision, so that a later one ended the default of somebody else."""
+    own = "name: our-cluster\neasyconfigs: [{easyconfig: own/Own-1.yaml%s}, own/Own-2.yaml]\n"
+    apply, layout = ["stack", "apply", "stack.yaml", SKIP], Layout(here / "prefix")
+    write(here / "stack.yaml", own % "")
+    assert run(apply) == 0
+    if first == "refused":
+        assert run(["default", "Own/2"]) == run(["hide", "Own/1"]) == 0
+        write(here / "stack.yaml", own % ", default: true")
+        assert run(apply) == 2  # Own/1 cannot be the default and hidden
+    else:
+        write(here / "stack.yaml", own % ", default: true")
+        assert run(apply) == 0
+        assert run(["default", "Own/2"]) == 0
+    assert read_life(layout, "Own").default == "2"
+    for _ in range(2):
+        write(here / "stack.yaml", own % "")
+        assert run(apply) == 0
+        assert read_life(layout, "Own").default == "2"
+
+
 def test_an_error_in_an_easyconfig_ends_no_module_that_it_has_made(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
 from sifmod.actions.stack.applying import ApplyContext, Line, ModuleEnded, NotTried, Outcome, write_line
 from sifmod.actions.stack.fetches import Fetches, fetches
 from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
-from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes, with_earlier
+from sifmod.actions.stack.lifecycle import LifecycleChanges, after_an_error, apply_lifecycle, lifecycle_changes
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_plan import Planned, StackOptions, StackPlan, only, plan_stack, read_stack, to_do
 from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle, or_undone
@@ -221,7 +221,7 @@ class _Apply:
         try:
             return apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
         except BaseException:
-            decided = decided and with_earlier(plan, decided)
+            decided = decided and after_an_error(plan, decided)
             raise
         finally:
             _write_down(plan, decided, self.planned.lock, site, reporter)

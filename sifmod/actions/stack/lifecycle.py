@@ -19,6 +19,7 @@ from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import read_applied
 
 _AWAY: tuple[Mark, ...] = ("H", "E", "!")  # an apply does not install these
+_DEFAULT = " default"
 
 
 class LifecycleChanges(NamedTuple):
@@ -43,7 +44,10 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     changes: list[tuple[ModuleName, str]] = []
     gone = {str(module) for module in plan.unnamed}
     names = {module.name for module in plan.unnamed} - {_name(step) for step in steps}
-    decided = [each for each in ours if each.partition(" ")[0] in gone | names]  # they end where it is named again
+    # they end where it is named again
+    decided = [
+        each for each in ours if _name_in(each) in names or (not _default(each) and each.partition(" ")[0] in gone)
+    ]
     for name, of_name in groupby(sorted(steps, key=_name), key=_name):
         now = life = read_life(plan.layout, name)
         away = set[str]()
@@ -61,20 +65,38 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
                 life = life.with_life(module.version, wants)
             decided += [f"{module} {part}" for part in has]
         if defaults.get(name) in away:
-            decided += [name] if name in ours else []
-        elif name in defaults or name in ours:
+            decided += [each for each in ours if _default(each) and _name_in(each) == name]
+        elif name in defaults or {name, f"{name}/{life.default}{_DEFAULT}"} & ours:
             life = NameLife(defaults.get(name), life.versions)
-            decided += [name] if name in defaults else []
+            decided += [f"{name}/{life.default}{_DEFAULT}"] if name in defaults else []
         if life != now:
             wanted[name] = life
             changes += differences(name, now, life)
     return LifecycleChanges(wanted, tuple(changes), tuple(sorted({*decided})))
 
 
-def with_earlier(plan: StackPlan, decided: LifecycleChanges) -> LifecycleChanges:
-    """The decisions, with those that the stack had made before: after an error they may not be undone yet."""
+def after_an_error(plan: StackPlan, decided: LifecycleChanges) -> LifecycleChanges:
+    """The decisions that are in force, and those of before, which may not be undone yet."""
     before = read_applied(plan.layout, plan.stack.name)
-    return decided._replace(decided=tuple(sorted({*decided.decided, *(before.decided if before else ())})))
+    ours = {each for each in decided.decided if _is_in_force(plan, decided, each)}
+    return decided._replace(decided=tuple(sorted(ours.union(before.decided if before else ()))))
+
+
+def _is_in_force(plan: StackPlan, decided: LifecycleChanges, one: str) -> bool:
+    name, (module, _, part) = _name_in(one), one.partition(" ")
+    wanted, now, version = decided.wanted.get(name), read_life(plan.layout, name), module.partition("/")[2]
+    if wanted and _default(one):
+        return wanted.default == now.default
+    return wanted is None or not part or bool(getattr(wanted.of(version), part) == getattr(now.of(version), part))
+
+
+def _default(one: str) -> bool:
+    """Whether an entry of `decided` is about a default: that of earlier versions of sifmod is the name alone."""
+    return one.endswith(_DEFAULT) or "/" not in one
+
+
+def _name_in(one: str) -> str:
+    return one.partition(" ")[0].partition("/")[0]
 
 
 def check_decisions(plan: StackPlan, decided: LifecycleChanges) -> None:
