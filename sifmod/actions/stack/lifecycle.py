@@ -19,7 +19,7 @@ from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import read_applied
 
 _AWAY: tuple[Mark, ...] = ("H", "E", "!")  # an apply does not install these
-_DEFAULT = " default"
+_DEFAULT = "default"
 
 
 class LifecycleChanges(NamedTuple):
@@ -66,9 +66,9 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
             decided += [f"{module} {part}" for part in has]
         if defaults.get(name) in away:
             decided += [each for each in ours if _default(each) and _name_in(each) == name]
-        elif name in defaults or {name, f"{name}/{life.default}{_DEFAULT}"} & ours:
+        elif name in defaults or {name, f"{name}/{life.default} {_DEFAULT}"} & ours:
             life = NameLife(defaults.get(name), life.versions)
-            decided += [f"{name}/{life.default}{_DEFAULT}"] if name in defaults else []
+            decided += [f"{name}/{life.default} {_DEFAULT}"] if name in defaults else []
         if life != now:
             wanted[name] = life
             changes += differences(name, now, life)
@@ -92,7 +92,7 @@ def _is_in_force(plan: StackPlan, decided: LifecycleChanges, one: str) -> bool:
 
 def _default(one: str) -> bool:
     """Whether an entry of `decided` is about a default: that of earlier versions of sifmod is the name alone."""
-    return one.endswith(_DEFAULT) or "/" not in one
+    return one.partition(" ")[2] == _DEFAULT or "/" not in one
 
 
 def _name_in(one: str) -> str:

@@ -168,10 +168,11 @@ class Head:
     def differs(self, validator: str) -> bool:
         """Whether the response may have other content than `validator` identifies; False if `validator` is empty.
 
-        A response without a validator has that content if the request had If-Range: RFC 9110, 15.3.7.
+        One without a validator may: after If-Range, RFC 9110 (15.3.7) wants the ETag in it, and a server that ignores
+        If-Range sends neither.
         """
         if not validator or not self.validator:
-            return bool(validator) and not if_range(validator)
+            return bool(validator)
         (own, date), (etag, before) = (text.partition("\n")[::2] for text in (self.validator, validator))
         return own != etag or bool(date and before and date != before)
 

@@ -240,15 +240,17 @@ def check_python(lock: str, short: str) -> None:
 
 
 def check_digests(lock: str) -> None:
-    """Raise OptionError for a package with a file without a strong digest: a server could then send any file.
+    """Raise OptionError for a package with a file without a strong digest, or with another: a server could replace it.
 
-    Strong are SHA-256, SHA-384 and SHA-512. A package from a repository needs no file; any other does.
+    Strong are SHA-256, SHA-384 and SHA-512; of several digests uv compares any one. A package from a repository needs
+    no file; any other does.
     """
     for one in tomllib.loads(lock).get("packages", []):
         files = _files(one)
         if not (files or "vcs" in one) or not all(map(_has_digest, files)):
             raise OptionError(
-                f"the lock has no file of {one['name']}, or one without SHA-256, -384 or -512, so it could be replaced",
+                f"the lock has no file of {one['name']}, or one with other digests than SHA-256, -384 or -512 or with "
+                "none, so it could be replaced",
                 LOCK_AGAIN,
             )
 
@@ -258,6 +260,6 @@ def _files(package: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has_digest(file: object) -> bool:
-    """Whether a file in a lock has a collision-resistant digest, as in pip."""
+    """Whether a file in a lock has digests, and only collision-resistant ones."""
     found = file.get("hashes") if isinstance(file, dict) else None
-    return isinstance(found, dict) and not _STRONG.isdisjoint(found)
+    return isinstance(found, dict) and bool(found) and found.keys() <= _STRONG

@@ -16,7 +16,10 @@ from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.requirement_lines import read_text
+from sifmod.image.packages.uv_settings import has_login_for
+from sifmod.image.reference import is_loopback
 
+_CLEAR = re.compile(r"""(?i)\bhttp:/+([^/\s:?#"'\\]+)""")  # the host
 FIND_LINKS = "--find-links="
 NO_INDEX = "--no-index"
 _INDEXES = ("--index-url=", "--extra-index-url=")
@@ -124,9 +127,9 @@ def _check_url(text: str, what: str) -> None:
 
 
 def check_login(text: str, what: str) -> None:
-    """Raise OptionError if a URL in the text has a login, or a parameter with a secret's name.
+    """Raise OptionError if a URL in the text has a login or a parameter with a secret's name.
 
-    The text is stored where other users may read it.
+    The text is stored where other users may read it. Also raised for a host that would get a login in clear text.
     """
     text = re.sub(r"[\t\r\n]", "", text)  # as parsers of URLs do
     if has_login(text):
@@ -141,6 +144,12 @@ def check_login(text: str, what: str) -> None:
             "stored where other users can read it",
             f"{KEEP_LOGIN}; or download the file, and give its path",
         )
+    for host in map(str.lower, _CLEAR.findall(text)):
+        if not is_loopback(host) and has_login_for(host):
+            raise OptionError(
+                f"{what}: http://{host} would get your login of ~/.netrc in clear text",
+                "use https, or set NETRC=/dev/null to send no login",
+            )
 
 
 def directory(text: str, option: str) -> str:

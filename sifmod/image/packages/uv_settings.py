@@ -128,9 +128,18 @@ def _own_logins() -> Iterator[str]:
     for name, user in os.environ.items():
         if name.startswith("UV_INDEX_") and name.endswith("_USERNAME"):
             yield f"{user}:{os.environ.get(name.removesuffix('_USERNAME') + '_PASSWORD', '')}"
+    yield from (f"{user}:{password}" for user, _, password in _netrc().values())
+
+
+def has_login_for(host: str) -> bool:
+    """Whether uv and git would send this host a login of `~/.netrc`, over http as well."""
+    return not {host, "default"}.isdisjoint(_netrc())
+
+
+def _netrc() -> dict[str, tuple[str, str, str]]:
     with suppress(OSError, NetrcParseError, UnicodeDecodeError):
-        hosts = netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
-        yield from (f"{user}:{password}" for user, _, password in hosts.values())
+        return netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
+    return {}
 
 
 def config_words(place: str) -> tuple[str, ...]:
