@@ -183,6 +183,7 @@ def test_a_helper_is_asked_for_its_registry_and_wins_in_its_file(put: Put, helpe
         ("echo 'credentials not found in native keychain'; exit 1", ""),
         (f"echo {SECRET}; echo 'no \033[2J session' >&2; exit 1", "docker-credential-one failed: no [2J session"),
         ("echo 'ghp_0123456789abcdefABCD expired' >&2; exit 1", "docker-credential-one failed: ... expired"),
+        ("set -x; PASSWORD=hunter2; exit 1", "docker-credential-one failed: + PASSWORD=... + exit 1"),
         (f"echo {SECRET}", "docker-credential-one gave an invalid login"),
         ("echo '[1]'", "docker-credential-one gave an invalid login"),
         ("yes", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),

@@ -24,7 +24,7 @@ from typing import IO, NamedTuple
 import requests
 
 from sifmod.config.kinds import RUNTIMES
-from sifmod.config.redact import without_logins, without_values
+from sifmod.config.redact import is_secret, without_logins, without_values
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import Authority, refusal
@@ -251,11 +251,11 @@ def ask_helper(program: str, key: str, environ: Mapping[str, str]) -> tuple[str,
 
 
 def _said(answer: _Answer) -> str:
-    """The errors of a helper, without the words of its output, which may be a secret."""
+    """The errors of a helper, without the words of its output and values of secret-like names (`set -x`)."""
     said = answer.errors[:_PART].decode("utf-8", "replace")
     for word in re.findall(r"[^\s\"':,{}]{6,}", answer.output[: _PART // 16].decode("utf-8", "replace")):
         said = said.replace(word, "...")
-    return said
+    return re.sub(r"(\w{1,60})([=:] *)\S+", lambda one: f"{one[1]}{one[2]}..." if is_secret(one[1]) else one[0], said)
 
 
 def _run_helper(program: str, key: str, environ: Mapping[str, str]) -> _Answer:
