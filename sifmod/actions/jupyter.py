@@ -26,7 +26,9 @@ from sifmod.tree.receipt import Installation
 _START = """#!/bin/sh
 # The Python of {module} as a kernel, for the kernel.json beside this file; written by `sifmod jupyter`.
 if [ -d /.singularity.d ] && [ -n "${{APPTAINER_CONTAINER-}}${{SINGULARITY_CONTAINER-}}" ]; then
-  case ${{CONTAINERROOT-}} in {generations}/*) exec python "$@" ;; esac
+  case ${{CONTAINERROOT-}} in
+    {generations}/*) command -v python >/dev/null && exec python "$@"; exec python3 "$@" ;;
+  esac
   echo {elsewhere} >&2
   exit 1
 fi

@@ -41,6 +41,8 @@ _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get
 _SOURCED = ("init-conda-venv",)  # sourced by a shell, not executed
 _PIP = f"runscripts/{relpath(PIP_TARGET, RUNSCRIPTS_TARGET)}/pip/__init__.py"
 _INSTALLERS = ("pip", "pip3")
+# the Python of the active environment, which may only be called python3
+_PYTHON = ("sh", "-c", 'command -v python >/dev/null && exec python "$@"; exec python3 "$@"', "sh")
 # cache variables of libraries that compile at run time, and their directories
 _CACHES = {
     "any": (("TRITON_CACHE_DIR", "triton"), ("TORCHINDUCTOR_CACHE_DIR", "inductor")),
@@ -156,8 +158,8 @@ def _launcher(plan: Plan, number: int) -> str:
 def _runscript(plan: Plan, number: int, name: str) -> str:
     text = rendered(
         f"runscripts/{name}",
-        python=plan.activation.activated(("python",)),
-        torchrun=plan.activation.activated(("python", "-m", "torch.distributed.run")),
+        python=plan.activation.activated(_PYTHON),
+        torchrun=plan.activation.activated((*_PYTHON, "-m", "torch.distributed.run")),
         bash=plan.activation.activated(("bash",)),
         venvs=VENVS,
         runscript_env=plan.runscript_env,

@@ -122,7 +122,7 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
     assert "163.86 GB/s, bus 245.79 GB/s (256 MiB, all_reduce_perf)" in out
     assert "network" not in out
-    assert any(line.startswith("torchrun-distributed -n 4 --no-python python -c") for line in node.asked)
+    assert any(line.startswith("torchrun-distributed -n 4 --no-python conda-python-simple -c") for line in node.asked)
     assert state_but_log(node.directory) == before
     written = [(one["what"], one["generation"], one["before"]) for one in answer(capfd, ("log", "Gpu"))]
     assert written == [("installed", 1, None), ("test passed", 1, 1), ("test passed", 1, 1)]

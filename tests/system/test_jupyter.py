@@ -13,8 +13,10 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from support.command import run
 from support.images import Images, ipykernel_wheels
 from support.layered import NAME, Machine
+from support.runtime import RUNTIME
 from support.wheels import wheel
 
 SHARED_TMP = "/tmp"  # of the host, which a container has, or has not
@@ -83,6 +85,12 @@ def test_a_kernel_has_the_image_and_the_layer(machine: Machine) -> None:
     assert (made["kernel"], made["display_name"]) == ("python-3.11--notes", "Python 3.11, layer notes")
     start = Path(made["path"], "python").read_text()
     assert f"exec {machine.prefix}/software/{NAME}/bin/python " in start  # of the live generation, whichever it is
+    (machine.top / "only").mkdir()
+    (machine.top / "only/python3").symlink_to("/opt/miniconda3/envs/pytorch/bin/python")
+    inside = (RUNTIME.path, "-q", "exec", "-B", str(machine.top), machine.commands.parent / "Python-3.11.sif")
+    own = ("env", f"PATH={machine.top}/only", f"CONTAINERROOT={machine.commands.parent.resolve()}")
+    started = run((*inside, *own, Path(made["path"], "python"), "-c", "print(7)")).ok()
+    assert started.stdout == "7\n"  # of a Jupyter in the container, whose Python may only be called python3
     with kernel(machine, made["kernel"], machine.top / "runtime") as (manager, client):
         code = "import demo, torch, os; print(demo.__version__, int(torch.ones(2).sum()), os.environ['EBROOTPYTHON'])"
         assert answer(client, client.execute(code)) == f"1.0 2 {machine.commands.parent.resolve()}\n"

@@ -1,6 +1,7 @@
 """The runscripts: what Python finds in its environment, in a Slurm step and outside, and in real containers."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,32 @@ def test_conda_and_the_venv_are_activated_by_sourcing(
     assert (result.stdout, result.stderr) == (f"{conda} {place} unset\n", "")
 
 
+@pytest.mark.parametrize("command", ["", ":"], ids=["variables", "command"])
+def test_python_may_only_be_called_python3(tmp_path: Path, command: str) -> None:
+    """As in Debian's and Ubuntu's images; where both are there, `python` is the environment's."""
+    wanted = plan(accelerator="none", activation=Activation(command or "true", command), wrappers=())
+    scripts, only = Runscripts(tmp_path, wanted), tmp_path / "only"
+    (only / "torch/distributed").mkdir(parents=True)
+    (only / "torch/distributed/run.py").write_text("print('torchrun')")
+    (only / "thing-1.2.dist-info").mkdir()
+    (only / "thing-1.2.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: thing\nVersion: 1.2\n")
+    for name, target in (("sh", "/bin/dash"), ("bash", "/bin/bash"), ("python3", sys.executable)):
+        (only / name).symlink_to(target)
+    env = {"PATH": str(only), "PYTHONPATH": str(only)}
+    ask = ("-c", "import sys; print(sys.argv[1:])", "a b")
+    for name in ("conda-python-simple", "conda-python-distributed"):
+        assert scripts.run(name, *ask, env=env, shell=("/bin/dash",)).ok().stdout == "['a b']\n"
+    assert scripts.run("torchrun-distributed", "x.py", env=env, shell=("/bin/dash",)).ok().stdout == "torchrun\n"
+    assert "thing " in scripts.run("list-packages", env=env, shell=("/bin/dash",)).ok().stdout
+    (only / "python").write_text("#!/bin/sh\necho mine\n")
+    (only / "python").chmod(0o755)
+    assert scripts.run("conda-python-simple", *ask, env=env, shell=("/bin/dash",)).ok().stdout == "mine\n"
+    for name in ("python", "python3"):
+        (only / name).unlink()
+    none = scripts.run("conda-python-simple", *ask, env=env, shell=("/bin/dash",))
+    assert (none.code, "python3: not found" in none.stderr) == (127, True)
+
+
 def test_activation_that_fails_runs_nothing(images: Images, tmp_path: Path) -> None:
     wanted = plan(accelerator="none", activation=Activation("false", "false"), wrappers=())
     directory = Runscripts(tmp_path, wanted).directory
@@ -237,7 +264,8 @@ def test_activation_that_fails_runs_nothing(images: Images, tmp_path: Path) -> N
 
 
 def test_packages_without_pip(images: Images, tmp_path: Path) -> None:
-    wanted = plan(accelerator="none", activation=Activation("true", ""), wrappers=())
+    """Also where `pip` of this module stands before an image's."""
+    wanted = plan(accelerator="none", activation=Activation("true", ""))
     directory = Runscripts(tmp_path, wanted).directory
     without = tmp_path / "without"
     (without / "python").mkdir(parents=True)
@@ -249,9 +277,10 @@ def test_packages_without_pip(images: Images, tmp_path: Path) -> None:
         "Metadata-Version: 2.1\nName: some-thing\nVersion: 1.2\n"
     )
     inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts,{without}:/without", images.python_sif)
-    env = ("env", "PATH=/without/python:/usr/bin:/bin", "PYTHONPATH=/without")
-    listed = run((*inside, *env, "/runscripts/list-packages")).ok()
-    assert (listed.stdout.split(), listed.stderr) == (["some-thing", "1.2"], "")
+    for places in ("/without", "/without:/runscripts/.pip"):
+        env = ("env", "PATH=/without/python:/usr/bin:/bin", f"PYTHONPATH={places}")
+        listed = run((*inside, *env, "/runscripts/list-packages")).ok()
+        assert (listed.stdout.split(), listed.stderr) == (["some-thing", "1.2"], "")
 
 
 def test_a_shell_in_an_image_without_bash(images: Images, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def run_collective(place: Place, backend: str, tasks: int, launcher: str, env: d
     """Run the collective with `tasks` ranks per node; `launcher` is a runscript."""
     words = ("-c", _COLLECTIVE, backend, str(_SIZES[backend]))
     if launcher == "torchrun-distributed":
-        return place.run(launcher, "-n", str(tasks), "--no-python", "python", *words, env=env)
+        return place.run(launcher, "-n", str(tasks), "--no-python", "conda-python-simple", *words, env=env)
     return place.run(launcher, *words, tasks=tasks, env=env)
 
 
