@@ -148,6 +148,11 @@ def open_to_others(place: Path) -> bool:
     return group.gr_name != me or not set(group.gr_mem) <= {me}
 
 
+def starts_programs(place: Path) -> bool:
+    """Whether programs below an existing directory can start: its file system is not mounted noexec."""
+    return not os.statvfs(place).f_flag & os.ST_NOEXEC
+
+
 def own_directory(place: Path) -> Path:
     """A directory where only this user may write, created if missing. Raises OSError if it is not that."""
     with suppress(FileExistsError):

@@ -18,7 +18,7 @@ from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, PermissionsError, SifmodError
 from sifmod.module.quote import shell
-from sifmod.system import size_text
+from sifmod.system import size_text, starts_programs
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_modules
 
@@ -75,6 +75,9 @@ def _space(site: Site) -> Iterator[Finding]:
     text = f"{prefix} ({chosen}), {free / GB:.1f} GB free"
     if not os.access(place, os.W_OK):
         yield Finding("prefix", "missing", f"{text}, not writable", "choose your own: export SIFMOD_PREFIX=DIR")
+    elif not starts_programs(place):
+        why = f"{text}, mounted noexec: no command of a module starts here"
+        yield Finding("prefix", "missing", why, "choose another one: export SIFMOD_PREFIX=DIR")
     elif free < 10 * GB:
         yield Finding(
             "prefix", "note", text, "PyTorch images are 5 to 20 GB: export SIFMOD_PREFIX=DIR on a larger disk"

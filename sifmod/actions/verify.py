@@ -26,6 +26,7 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
 from sifmod.result import Beside, Described, Internal, ModuleText
+from sifmod.system import starts_programs
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -66,6 +67,8 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
         for layer in layers:
             if layer.module == installation.module and layer.image in ("", installation.image.sha256):
                 findings += verify_layer(layer)
+    if installation.image and not starts_programs(root):
+        findings.append(Finding("unreadable", str(root / "bin"), "commands that start", "a file system mounted noexec"))
     try:
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:

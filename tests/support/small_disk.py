@@ -11,15 +11,18 @@ PAGE = 4096
 
 
 @contextmanager
-def small_disk(directory: Path, size: int, kind: str = "tmpfs", *, inodes: int = 0) -> Iterator[Path]:
+def small_disk(
+    directory: Path, size: int, kind: str = "tmpfs", *, inodes: int = 0, noexec: bool = False
+) -> Iterator[Path]:
     """A file system of `size` bytes, mounted on the new `directory` in a namespace of its own: the path to it.
 
     An ordinary user may do that too; the path leads through /proc, where the namespace can be entered. `kind`: tmpfs,
-    or ext4, where a directory takes a page too; that takes root and a loop device. `inodes` of a tmpfs: 0 is no limit.
+    or ext4, where a directory takes a page too; that takes root and a loop device. `inodes` of a tmpfs: 0 is no limit;
+    no program starts in a `noexec` one.
     """
     directory.mkdir()
     namespace = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
-    mount = f'mount -t tmpfs -o size={size},nr_inodes={inodes},mode=0755 none "$0"'
+    mount = f'mount -t tmpfs -o size={size},nr_inodes={inodes},mode=0755{",noexec" * noexec} none "$0"'
     if kind == "ext4":
         file = f"{directory}.{kind}"
         Path(file).touch()

@@ -21,7 +21,7 @@ from sifmod.tree.history import held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
 from support import outlook
-from support.command import run
+from support.command import SIFMOD, Result, run
 from support.config import write
 from support.fault_fs import FaultFs, Rules
 from support.images import Images
@@ -125,6 +125,24 @@ def freeing(verb: str, place: Place) -> Command:
         "gc": ("gc", "--yes", "--days", "0", "--prefix", place.prefix),
         "purge": ("uninstall", "Tiny/1.0", "--purge", "--ignore-jobs", "--prefix", place.prefix),
     }[verb]
+
+
+def test_a_disk_where_no_program_starts_gets_no_module(images: Images, tmp_path: Path) -> None:
+    """A load would succeed, and `python` be the host's."""
+    with small_disk(tmp_path / "disk", 32 << 20, noexec=True) as disk:
+        place = make_place(images, disk)
+        words = [word for word in place.install("a") if word != "--skip-sanity-check"]
+
+        def sifmod(*words: str | Path) -> Result:
+            return run((*SIFMOD, *words, "--prefix", place.prefix), env=place.env, cwd=tmp_path)
+
+        refused = run((*SIFMOD, *words), env=place.env, cwd=tmp_path)
+        assert (refused.code, f"{place.prefix} is mounted noexec, so no command" in refused.stderr) == (22, True)
+        assert sifmod("list", "--json").ok().stdout.strip() == "[]"
+        assert "mounted noexec" in sifmod("doctor").stdout
+        run((*SIFMOD, *words, "--skip-sanity-check"), env=place.env, cwd=tmp_path).ok()
+        found = sifmod("verify")
+        assert (found.code, "a file system mounted noexec" in found.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("verb", ["gc", "purge"])

@@ -24,6 +24,7 @@ from sifmod.errors import SanityCheckError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.program import probe_runtime
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Activation, Plan
+from sifmod.system import starts_programs
 from sifmod.tree.receipt import ImageRecord, Installation
 
 # variables that users may set for their own runs
@@ -94,6 +95,12 @@ def sanity_check(
     reports it, and only the easyconfig's commands fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
+    if not starts_programs(directory):
+        raise SanityCheckError(
+            f"sanity check of {plan.module}: {installation.prefix} is mounted noexec, so no command of a module starts",
+            "choose another directory with --prefix or SIFMOD_PREFIX; if the users' machines mount it otherwise, add "
+            "--skip-sanity-check",
+        )
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
     if missing:
         raise SanityCheckError(f"sanity check of {plan.module}: the module has no {', '.join(missing)}")
