@@ -51,14 +51,20 @@ def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.C
     assert disk_state(here / "pre fix/software", here / "pre fix/modules") == before
 
 
-def test_an_image_without_python(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
-    install(write(here / "Tiny-1.0.yaml", TINY.format(images.tiny_sif, "test -e /tmp/../mark")), images.tiny_sif,
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_image_without_python(here: Path, images: Images, capfd: pytest.CaptureFixture[str], asks: bool) -> None:
+    """Or a module without the runscript that asks Python: it may have PyTorch."""
+    text = TINY.format(images.tiny_sif, "test -e /tmp/../mark") + "runscripts: []\n" * (not asks)
+    install(write(here / "Tiny-1.0.yaml", text), images.tiny_sif,
             "--skip-sanity-check")  # fmt: skip
     data = answer(capfd, ("test", "Tiny"), 22)
     assert [step["outcome"] for step in data["steps"]] == ["failed", "passed", "skipped", "skipped", "skipped"]
     assert "`test -e /tmp/../mark` failed with exit code 1" in data["steps"][0]["text"]
     assert data["steps"][0]["hint"] is None
-    assert data["steps"][1]["text"] == f"{os.uname().nodename}: no PyTorch"
+    started = "no PyTorch" if asks else "without conda-python-simple nothing asks for PyTorch"
+    assert data["steps"][1]["text"] == f"{os.uname().nodename}: {started}"
+    why = "the image has no PyTorch" if asks else "the module has no runscript conda-python-simple"
+    assert data["steps"][3]["text"] == why
     images_link = next((here / "pre fix/software/Tiny/1.0").glob("*.sif"))
     assert images_link.exists()
 

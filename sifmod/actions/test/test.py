@@ -29,6 +29,7 @@ from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
 from sifmod.tree.receipt import Installation
 
 _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
+_LOOKS = "conda-python-simple"  # the runscript that asks Python for PyTorch
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ class _Run:
     def look(self) -> str:
         self.found = found = look(self.place, self.accelerator)
         gpus = "" if self.accelerator == "none" else f", {found.gpus} GPUs"
-        return f"{', '.join(found.nodes)}: {f'PyTorch{gpus}' if found.torch else 'no PyTorch'}"
+        lacks = "no PyTorch" if self._has(_LOOKS) else f"without {_LOOKS} nothing asks for PyTorch"
+        return f"{', '.join(found.nodes)}: {f'PyTorch{gpus}' if found.torch else lacks}"
 
     def gpu_check(self) -> str:
         if self.accelerator == "none":
@@ -159,6 +161,8 @@ class _Run:
 
     def collective(self, launcher: str) -> str:
         if self.found is None or not self.found.torch:
+            if self.found:
+                self._needs(_LOOKS)
             raise _SkippedError("the image has no PyTorch" if self.found else "the image did not start")
         if self.backend == "nccl" and self.found.gpus == 0:
             raise _SkippedError("no GPU is visible")
@@ -211,9 +215,12 @@ class _Run:
             raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
         return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen but not used on a single node"
 
+    def _has(self, runscript: str) -> bool:
+        return (self.place.root / "runscripts" / runscript).is_file()
+
     def _needs(self, runscript: str) -> None:
         """Skip a step if the module lacks this runscript."""
-        if not (self.place.root / "runscripts" / runscript).is_file():
+        if not self._has(runscript):
             raise _SkippedError(f"the module has no runscript {runscript}")
 
 
