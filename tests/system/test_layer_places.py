@@ -143,7 +143,7 @@ def test_which_layer(site: Site, bound: Bound) -> None:
     site.make("co,mma", "default", key="f" * 16)
     site.make("one", "twice", key="f" * 16)
     for place, layer in (("one", "default"), ("two", "other"), ("two", "twice")):
-        site.make(place, layer, packed=False)
+        os.mkfifo(site.make(place, layer, packed=False) / "layer.squashfs")  # a runtime would wait for its other end
     named = {"SIFMOD_LAYERS": "@/co,mma:@/one:@/two"}
     for layer, place in (("default", "one"), ("other", "two"), ("twice", "two")):
         variables = site.variables({**named, "SIFMOD_LAYER": layer})

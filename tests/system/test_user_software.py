@@ -114,6 +114,11 @@ def test_a_wrapper_finds_it_without_a_reload(
         assert now() == {"squashfs\n"}
         place.squashfs.unlink()
         assert now() == {"nothing\n"}
+    else:
+        shutil.rmtree(place.directory)
+    os.mkfifo(place.squashfs)  # a runtime would wait for its other end
+    os.mkfifo(place.directory)
+    assert now() == {"nothing\n"}
 
 
 def test_a_venv_there_goes_over_the_image(shared_tmp: Path, tiny: Path) -> None:

@@ -188,16 +188,16 @@ sifmod_set_binds() {
   {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here }} {{ bind | string | here }}
   {% endfor %}
   {% if user_software %}
-  # the user's additions to the module in their current form: a squashfs, else a directory
+  # the user's additions to the module in their current form: a squashfs, else a directory; a pipe would never open
   {% for bind in user_software %}
-  {{ "if" if loop.first else "elif" }} [ -e {{ bind.source | here }} ]; then
+  {{ "if [ -f" if loop.first else "elif [ -d" }} {{ bind.source | here }} ]; then
     sifmod_add_bind {{ bind | string | here }}
   {% endfor %}
   fi
   {% endif %}
   {% if plan.layers %}
   sifmod_find_layer
-  if [ -e "$sifmod_layer/layer.squashfs" ]; then
+  if [ -f "$sifmod_layer/layer.squashfs" ]; then
     sifmod_add_bind "$sifmod_layer/layer.squashfs:{{ layer_target }}:ro,image-src=/"
   elif [ -n "$sifmod_layer" ]; then
     sifmod_add_bind "$sifmod_layer/tree:{{ layer_target }}:ro"

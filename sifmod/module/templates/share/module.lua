@@ -15,10 +15,11 @@ local function exists(bind)
    return lfs.attributes(bind:match("^[^:]*"), "mode") ~= nil
 end
 
--- The bind of the user's own software: the first of its possible places that exists.
+-- The bind of the user's own software: of its squashfs, else of its directory, if there is one.
 local function user_software(module)
-   for _, bind in ipairs(module.user_software or {}) do
-      if exists(bind) then return bind end
+   for number, bind in ipairs(module.user_software or {}) do
+      local mode = lfs.attributes(bind:match("^[^:]*"), "mode")
+      if mode == (number == 1 and "file" or "directory") then return bind end
    end
 end
 
@@ -185,7 +186,7 @@ local function with_layer(module)
    for _, part in ipairs({ "env_inside", "env" }) do
       for name, text in pairs(module[part]) do made[part][name] = text end
    end
-   local packed = lfs.attributes(live .. "/layer.squashfs", "mode")
+   local packed = lfs.attributes(live .. "/layer.squashfs", "mode") == "file"
    local bind = packed and "/layer.squashfs:" .. module.layer_target .. ":ro,image-src=/"
       or "/tree:" .. module.layer_target .. ":ro"
    made.binds[#made.binds + 1] = { live .. bind }

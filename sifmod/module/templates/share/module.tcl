@@ -43,10 +43,11 @@ proc sifmod_first_file {paths} {
     }
 }
 
-# The bind of the user's own software, in a list: the first of its possible places that exists.
+# The bind of the user's own software, in a list: of its squashfs, else of its directory, if there is one.
 proc sifmod_user_software {module} {
     foreach bind [sifmod_or $module {} user_software] {
-        if {[file exists [lindex [split $bind :] 0]]} {return [list $bind]}
+        set type [expr {[string match *:ro,* $bind] ? {isfile} : {isdirectory}}]
+        if {[file $type [lindex [split $bind :] 0]]} {return [list $bind]}
     }
 }
 
@@ -174,7 +175,7 @@ proc sifmod_with_layer {module} {
     set live [sifmod_find_layer $module]
     if {$live eq {}} {return $module}
     set target [dict get $module layer_target]
-    if {[file exists $live/layer.squashfs]} {set bind $live/layer.squashfs:$target:ro,image-src=/} \
+    if {[file isfile $live/layer.squashfs]} {set bind $live/layer.squashfs:$target:ro,image-src=/} \
         else {set bind $live/tree:$target:ro}
     dict lappend module binds $bind required
     dict set module path_inside [linsert [dict get $module path_inside] 0 $target/bin]
