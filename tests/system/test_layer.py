@@ -149,6 +149,9 @@ def test_what_is_there_or_nowhere_leaves_a_layer_as_it_is(machine: Machine) -> N
     assert refused.code == 2
     assert f"error: the package no-such-package was not found: {why}" in refused.stderr
     assert f"{machine.wheels} has no such file" in refused.stderr
+    words, places = ("no-such-package", "--no-index", "--layer", "new"), {"UV_FIND_LINKS": str(machine.wheels)}
+    refused = machine.sifmod("add", NAME, *words, env=places)
+    assert f"{why}UV_FIND_LINKS has no such file" in refused.stderr
     assert machine.sifmod("layer", "remove", NAME, "demo", "--all").code == 2
     refused = machine.add("helper", "--dir", f"{machine.top}/a,b")
     assert (refused.code, f"error: --dir: {machine.top}/a,b contains a comma" in refused.stderr) == (2, True)

@@ -305,7 +305,7 @@ def _not_found(name: str, python: ImagePython, wanted: PackageRequest) -> NoPack
         hint = "check its spelling; UV_INDEX and UV_FIND_LINKS add indexes and directories"
         return NoPackageError(f"the package {name} was not found", hint, (name,))
     names: tuple[str, ...] = (name,)
-    where = f"and {', '.join(wanted.places)} has no such file"
+    where = f"and {', '.join(wanted.places) or 'UV_FIND_LINKS'} has no such file"
     if not (wanted.places or os.environ.get("UV_FIND_LINKS")):  # uv names only one of them
         asked = (name_of(text) for text in wanted.requirements if path_of(text) is None)
         names = tuple(one for one in asked if one not in python.distributions) or names
