@@ -17,6 +17,7 @@ from sifmod.config.yaml.validate import Model
 from sifmod.errors import PatternError
 
 Count = Annotated[int, Field(ge=1, le=1 << 40), BeforeValidator(whole_number)]
+Depth = Annotated[int, Field(ge=1, le=500), BeforeValidator(whole_number)]  # Python's stack ends behind 600
 Size = Annotated[int, Field(ge=1 << 10, le=1 << 50), BeforeValidator(size_in_bytes)]
 
 
@@ -25,7 +26,7 @@ class Limits(Model):
 
     stack_size: Size = 1 << 20
     """Bytes of a stack file."""
-    include_depth: Count = 11
+    include_depth: Depth = 11
     """Depth of nested includes in stack files."""
     included_files: Count = 1000
     """Files that a stack includes or a requirements.txt names, counted each time."""

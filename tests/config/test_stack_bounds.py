@@ -1,10 +1,12 @@
 """A stack that would be read without an end: an error that names the file, the bound and what was found."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run
+from support.config import write
 
 
 @pytest.fixture
@@ -63,3 +65,17 @@ def test_many_patterns_together(stack: Path, capfd: pytest.CaptureFixture[str]) 
         (stack.parent / f"d/{number}").mkdir(parents=True)
     stack.write_text("easyconfigs:\n" + "".join(f"- d/*/{number}*.yaml\n" for number in range(60)))
     assert "with d/*/49*.yaml, more directories are visited than 5000" in said(stack, capfd)
+
+
+def test_the_depth_can_be_raised_as_far_as_python_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With 5000, a chain of 3000 files was a traceback."""
+    settings = Path(os.environ["SIFMOD_CONFIG_DIR"], "a.yaml")
+    for number in range(600):
+        write(tmp_path / f"{number}.yaml", f"include: [{number + 1}.yaml]\n")
+    for depth, said in (
+        (5000, "include_depth: expected a number from 1 to 500, got 5000"),
+        (500, "depth 501, which is"),
+    ):
+        write(settings, f"limits: {{include_depth: {depth}}}\n")
+        assert run(["stack", "plan", str(tmp_path / "0.yaml"), "--prefix", str(tmp_path / "tree")]) in (2, 5)
+        assert said in capfd.readouterr().err
