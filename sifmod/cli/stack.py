@@ -137,16 +137,18 @@ def apply(given: ApplyOptions) -> int:
     with progress.progress(not given.quiet) as update:
         outcome = applying.apply_stack(asked, reporter(speak, update), partial(tell, speak))
     failed, plan = outcome.failed, outcome.plan
+    tests = (22 for one in outcome.tests if not one.passed)
+    codes = (error.exit_code for error in failed.values())
+    code = max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))
+    speak = say if code else speak
     for line in of_jobs(outcome):
         speak(line)
     if given.as_json:
         print_json(report.report(plan, outcome.lives, outcome))
-    elif failed or (any(step.todo for step in plan.steps) and (wait or not jobs)):
+    elif code or (any(step.todo for step in plan.steps) and (wait or not jobs)):
         for line in summary(outcome):
-            (say if failed else speak)(line)
-    tests = (22 for one in outcome.tests if not one.passed)
-    codes = (error.exit_code for error in failed.values())
-    return max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))
+            speak(line)
+    return code
 
 
 def fails_for_held(made: "stack_plan.StackPlan", given: MakeOptions, more: int = 0) -> int:

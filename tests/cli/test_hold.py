@@ -69,6 +69,9 @@ def test_a_nightly_apply_leaves_what_was_rolled_back(
     assert disk_state(here / "prefix/software/App") == before
     for name in ("plan", "apply"):
         assert run(["stack", name, "stack.yaml", SKIP, *more, "--fail-on-held"]) == 1
+    capfd.readouterr()
+    assert run([*APPLY, *more, "--fail-on-held", "-q"]) == 1
+    assert "App/1: held; release it with" in capfd.readouterr().err
     assert generation(here) == 1
     capfd.readouterr()
     assert run(["stack", "plan", "stack.yaml", SKIP, *more, "--json"]) == 0
