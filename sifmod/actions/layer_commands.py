@@ -15,13 +15,20 @@ from sifmod.tree.layer import LOCK, Layer
 
 _PLAIN = re.compile("[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _COMMAND = """#!/bin/sh
-# Runs a command of a layer, in the container of the module that it was made for.
+# Runs a command of a layer, in the container of the module that it was made for, or else of the loaded one.
 here=$0
 if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
 case $here in /*) ;; *) here=$PWD/$here ;; esac # a relative place of layers is not searched
 export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
 sifmod_bin=${{here%/*}}/../module/bin
-if [ ! -e "$sifmod_bin/../share/launch.sh" ]; then
+if [ ! -r "$sifmod_bin/../share/launch.sh" ]; then # a colleague's tree, closed to others: the same module, if loaded
+  sifmod_version=${{here%/*/*/*/*/*}} # …/NAME/VERSION, before LAYER/KEY/live/bin/COMMAND
+  sifmod_name=${{sifmod_version%/*}}
+  case ${{CONTAINERROOT-}} in
+    */"${{sifmod_name##*/}}/.generations/${{sifmod_version##*/}}"/*) sifmod_bin=$CONTAINERROOT/bin ;;
+  esac
+fi
+if [ ! -r "$sifmod_bin/../share/launch.sh" ]; then
   printf '%s: its module is not installed\n\nhint: %s\n' "$0" '`sifmod layer list` lists the modules of layers' >&2
   exit 127
 fi

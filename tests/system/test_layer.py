@@ -91,6 +91,19 @@ def test_a_layers_command_needs_no_wrapper_python(machine: Machine, images: Imag
     assert "its module is not installed" in gone.stderr
 
 
+def test_a_layers_command_runs_in_the_loaded_module(machine: Machine, lmod: ModuleTool) -> None:
+    """A colleague added to it from an own tree, which was closed to all others: "its module is not installed"."""
+    machine.add("demo").ok()
+    link = machine.live() / "module"
+    link.unlink()
+    link.symlink_to("/closed/own/software/Python/3.11")
+    modules = machine.prefix / "modules"
+    loaded = lmod.run("module load Python; demo-says 'a b'", modules, env=machine.env())
+    assert loaded.stdout.startswith("demo-says 1.0 "), loaded.stderr
+    env = {**machine.env(), "CONTAINERROOT": str(machine.prefix / "software/Other/.generations/3.11/1")}
+    assert run((link.parent / "bin/demo-says",), env=env).code == 127
+
+
 def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: Images) -> None:
     pytorch = Machine(machine.top / "pytorch")
     pytorch.top.mkdir()
