@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 from sifmod.actions.changing_prefix import check_group, make_marks, marks_mode
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.spider_cache import cache_files
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
@@ -100,7 +101,7 @@ def closed(site: Site) -> Iterator[str]:
     if (wanted := rights(site)) is None or not layout.prefix.is_dir():
         return
     with reported(f"cannot read {layout.prefix}"):
-        found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other)]
+        found = [other.path for other in wrong_rights(layout, wanted, cache_files(site)) if not wanted.lets_in(other)]
         found += [Path(row.path) for row in _wrong_marks(site, wanted)]
     yield from closed_images(site)
     if found:
@@ -160,7 +161,7 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
         make_marks(site)
         marks = tuple(row._replace(repaired=not _wrong_marks(site, wanted)) for row in marks)
     with reported(f"cannot read {layout.prefix}"):
-        found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()
+        found = tuple(wrong_rights(layout, wanted, cache_files(site))) if layout.prefix.is_dir() else ()
     return (*marks, *(_wrong(layout, wanted, other, reporter, repair=repair) for other in found))
 
 

@@ -50,6 +50,8 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
                 ended = run_child(command, cwd=layout.prefix, env=os.environ, limit=_LIMIT)
                 if ended.code == 0:
                     for file in Path(new).iterdir():
+                        if site.umask is not None and layout.prefix in directory.parents:
+                            file.chmod(0o666 & ~site.umask)  # the program gives 0644
                         file.replace(directory / file.name)
                     Path(begun, "stamp").replace(stamp)
 
@@ -59,6 +61,14 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
     if ended.code:
         reporter.say(f"warning: the spider cache was not refreshed: {' '.join(ended.lines[-3:]) or ended.code}")
     return ended.code == 0
+
+
+def cache_files(site: Site) -> tuple[Path, ...]:
+    """The files of the site's spider cache; of a closed directory one, whose directories are then known."""
+    if site.spider_cache is None:
+        return ()
+    directory, stamp = Path(site.spider_cache.directory), Path(site.spider_cache.timestamp)
+    return (stamp, directory / "spiderT.lua", *directory.glob("spiderT.luac*"))
 
 
 def is_stale(layout: Layout, site: Site) -> bool:

@@ -1,13 +1,13 @@
 """Modes and groups of sifmod's files in a shared prefix."""
 
 import errno
-import itertools
 import os
 import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import starmap, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def access_list(path: Path | str, *, default: bool = False) -> tuple[AclEntry, .
         packed = os.getxattr(path, _DEFAULT_ACL if default else _ACL)[4:]
     except OSError:  # none, or not supported
         return ()
-    return tuple(itertools.starmap(AclEntry, _ENTRY.iter_unpack(packed)))
+    return tuple(starmap(AclEntry, _ENTRY.iter_unpack(packed)))
 
 
 class Rights(NamedTuple):
@@ -103,9 +103,12 @@ class WrongRights(NamedTuple):
     named: tuple[AclEntry, ...] = ()  # entries for a user or a group with other permissions than wanted
 
 
-def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
-    """The files and directories of sifmod in a tree with a wrong mode, group or owner, sorted. Raises OSError."""
-    for path in sorted(own_paths(layout)):
+def wrong_rights(layout: Layout, rights: Rights, cache: Iterable[Path] = ()) -> Iterator[WrongRights]:
+    """The files and directories of sifmod in a tree with a wrong mode, group or owner, sorted. Raises OSError.
+
+    `cache`: as for `own_paths`.
+    """
+    for path in sorted(own_paths(layout, cache)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()
             # a file with another hard link may belong to someone else
@@ -167,10 +170,11 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
         os.close(place)
 
 
-def own_paths(layout: Layout) -> set[Path]:
+def own_paths(layout: Layout, cache: Iterable[Path] = ()) -> set[Path]:
     """Every file and directory that sifmod made in a tree, except marks, which belong to users.
 
-    For a closed directory, only the directory itself. Raises OSError if the prefix cannot be read.
+    `cache`: the files of the site's spider cache, wherever they are. For a closed directory, only the directory
+    itself. Raises OSError if the prefix cannot be read.
     """
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
@@ -195,6 +199,11 @@ def own_paths(layout: Layout) -> set[Path]:
             found |= {place.parent, place, software, layout.history(module)}
             found.update(software / name for name in USER_SOFTWARE)
             found.update(_of_module(layout, module))
+    for file in cache:
+        inside = layout.prefix in file.parents and ".." not in file.parts
+        above = [place for place in reversed(file.parents) if inside and layout.prefix in place.parents]
+        real = list(takewhile(is_directory, above))
+        found.update((*above, file) if inside and real == above else real)
     return {path for path in found if os.path.lexists(path)}
 
 

@@ -219,6 +219,37 @@ def test_each_member_goes_on_after_each_verb_of_the_other(machine: Machine) -> N
     assert unknown(machine.prefix) == set()
 
 
+def test_a_spider_cache_in_the_tree_is_opened_with_it(machine: Machine) -> None:
+    """`sharing: group` becomes `site`: Lmod of other users cannot read the cache until it is repaired."""
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    cache, stamp = machine.prefix / "lmod/cache", machine.prefix / "stamps/stamp"
+    text = f"{settings.read_text()}spider_cache: {{directory: {cache}, timestamp: {stamp}}}\n"
+    settings.write_text(text.replace("sharing: site", "sharing: group"))
+    machine.ok("ann", *machine.install("a", "--quiet"))
+    with Victim({**machine.place.env, "PATH": os.environ["PATH"]}) as victim:
+        done = victim.run(("hide", "Tiny/1.0"), who=USERS["ann"])
+        assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
+    made = {cache, cache.parent, cache / "spiderT.lua", stamp, stamp.parent}
+    assert all(map(os.path.lexists, made))
+    as_promised(machine.prefix, "group")
+    beside = cache / "notes of the site"
+    beside.touch(0o600)
+    settings.write_text(text)
+    told = machine.run("bob", "verify", "--modes").stdout.splitlines()
+    assert {path for path in made if any(line.startswith(f"{path} ") or f" {path} " in line for line in told)} == made
+    assert machine.run("ann", "verify", "--repair-modes").code == 0
+    machine.ok("bob", "verify", "--modes")
+    assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+    beside.unlink()
+    as_promised(machine.prefix, "site")
+    aside = machine.place.directory / "aside"  # a link leads to files that sifmod has not made
+    cache.rename(aside)
+    cache.symlink_to(aside)
+    (aside / "spiderT.lua").chmod(0o600)
+    machine.ok("bob", "verify", "--modes")
+    assert stat.S_IMODE((aside / "spiderT.lua").stat().st_mode) == 0o600
+
+
 def unknown(prefix: Path) -> set[Path]:
     """What is in a tree and not in the list of what sifmod writes, but for links, and marks of users."""
     there = {path for path in (prefix, *prefix.rglob("*")) if not path.is_symlink()}
