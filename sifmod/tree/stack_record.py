@@ -1,6 +1,7 @@
 """Records of stacks: their installed modules and their jobs."""
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -67,12 +68,12 @@ def write_applied(layout: Layout, applied: Applied, held: HeldLock) -> None:
 def locked_images(layout: Layout) -> dict[str, list[str]]:
     """The stacks whose locks contain an image, by digest. Raises OSError for an unreadable record."""
     found: dict[str, list[str]] = {}
-    for name in (file.removesuffix(".json") for file in names(layout.prefix / "stacks", layout.prefix)):
-        path = _path(layout, name)
-        if not path.is_file():  # bundle files and job records
+    for file in names(layout.prefix / "stacks", layout.prefix):
+        name, ending = os.path.splitext(file)  # noqa: PTH122 (a text)
+        if ending != ".json":  # bundle files and job records
             continue
         if (applied := read_applied(layout, name)) is None:
-            raise OSError(f"{path} is not a readable record")
+            raise OSError(f"{_path(layout, name)} is not a readable record")
         for sha256 in applied.images:
             found.setdefault(sha256, []).append(name)
     return found

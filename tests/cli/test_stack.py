@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -932,6 +933,20 @@ def test_gc_keeps_what_the_last_lock_names_until_it_is_forgotten(
     assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
     assert f"(the locks cannot be read: {record} is not a readable record" in capfd.readouterr().out
     assert disk_state(staging / "images") == before
+    damages: tuple[Callable[[], None], ...] = (
+        lambda: record.symlink_to("gone"),
+        lambda: record.symlink_to(record),
+        lambda: os.mkfifo(record),
+        record.mkdir,
+    )
+    for damage in damages:
+        shutil.rmtree(record) if record.is_dir() else record.unlink()
+        damage()
+        capfd.readouterr()
+        assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
+        assert f"(the locks cannot be read: {record} is not a readable record" in capfd.readouterr().out
+        assert disk_state(staging / "images") == before
+    record.rmdir()
     record.write_text(text)
     assert run(["stack", "lock", "stack.yaml", "--forget", "--prefix", str(staging)]) == 0
     assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
