@@ -6,15 +6,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sifmod.errors import FetchError, PermissionsError
+from sifmod.errors import FetchError, OptionError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
-from sifmod.tree.durable import sync_directory, sync_file
+from sifmod.tree.durable import is_directory, sync_directory, sync_file
 from sifmod.tree.explain import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree, forget_locks
 from sifmod.tree.store import Store
 from sifmod.tree.umask import umask
+
+_MANAGED = ("modules", "software", "images/sha256", "images/partial", "life", "layers", "log", ".locks", ".staging")
 
 
 class _Hidden(Layout):
@@ -31,14 +33,32 @@ class _Hidden(Layout):
         return self.prefix
 
 
+def check_outside_trees(target: Path) -> None:
+    """Raise OptionError for an output file or directory in a directory that sifmod manages in a tree, by any link."""
+    place = Path(os.path.realpath(target if target.is_dir() else target.parent))
+    for prefix in (place, *place.parents):
+        managed = (prefix / name for name in _MANAGED)
+        if (found := next((top for top in managed if place.is_relative_to(top)), None)) and _is_tree(prefix):
+            raise OptionError(
+                f"{target} is in {found}, where only sifmod writes; nothing was written", "name another place"
+            )
+
+
+def _is_tree(prefix: Path) -> bool:
+    holds = any(is_directory(prefix / name) for name in ("software", "images/sha256"))
+    return holds and is_directory(prefix / ".locks")
+
+
 @contextmanager
 def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator["TargetStore"]:
     """An artifact.ImageStore for `target` alone; an existing file is only replaced with `replace`, atomically.
 
     Incomplete files are kept in a hidden directory of this user beside the target, under a lock that holds across
     nodes; `tree` says how to wait for it. The next run resumes a failed download, and removes what a killed run left.
-    Raises FetchError or PermissionsError, before anything is written, for a target that cannot be written or exists.
+    Raises FetchError, PermissionsError or the error of `check_outside_trees`, before anything is written, for a target
+    that cannot be written or exists.
     """
+    check_outside_trees(target)
     if target.is_dir():
         raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
     if target.exists() and not target.is_file():

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from sifmod.cli.main import run
 from sifmod.errors import FetchError, InstallError, PermissionsError
 from sifmod.tree.layout import Layout
 from sifmod.tree.target_store import TargetStore, target_store
 from support.command import SIFMOD, User
+from support.config import write
 from support.disk_state import disk_state, file_state
 from support.hosts import on_host
 from support.identity import call_as
@@ -351,3 +353,64 @@ def test_a_run_on_another_host_that_lives_is_waited_for(hosts: Hosts) -> None:
         assert "exists already; nothing was written" in other.communicate()[1]
         assert other.returncode == 10
     hosts.check(before)
+
+
+OUTPUTS = (
+    "export Tiny/1 --to sif --force -o {}",
+    "export Tiny/1 --to sqsh --force -o {}",
+    "export Tiny/1 --to sandbox -o {}",
+    "fetch {sif} --force -o {}",
+    "lock Tiny-1.yaml -o {}",
+    "stack lock stack.yaml -o {}",
+    "stack bundle stack.yaml --no-wheels -o {}",
+    "stack bundle stack.yaml --no-wheels -o {}.tar",
+    "stack catalogue -o {}",
+    "stack init {}",
+    "import {shpc} --force -o {}.d",
+    "sbom Tiny/1 -o {}",
+    "jobscript Tiny/1 -o {}",
+    "new {sif} --name New --version 3 -o {}",
+    "site new hilltop -o {}",
+    "test Tiny/1 --junit {}",
+)
+
+
+def test_no_output_replaces_a_file_of_a_tree(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither an image of the store nor a file of a generation, by any path; elsewhere in the prefix is room."""
+    prefix = tmp_path / "prefix"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
+    monkeypatch.chdir(tmp_path)
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
+    write(tmp_path / "Tiny-1.yaml", f"name: Tiny\nversion: '1'\naccelerator: none\n{image}\n")
+    write(tmp_path / "stack.yaml", "name: small\neasyconfigs: [Tiny-1.yaml]\n")
+    tags = f"{{'1': 'sha256:{'a' * 64}'}}"
+    shpc = write(tmp_path / "shpc/tiny/container.yaml", f"docker: tiny\nlatest: {tags}\ntags: {tags}\n")
+    assert run(["install", "Tiny-1.yaml", "--skip-sanity-check"]) == run(["stack", "lock", "stack.yaml"]) == 0
+    (tmp_path / "to the store").symlink_to(prefix / "images")
+    stored = next(prefix.glob("images/sha256/*.sif"))
+    outputs = (
+        stored,
+        tmp_path / "to the store/sha256" / stored.name,
+        prefix / "images/sha256/new.sif",
+        prefix / "software/Tiny/1/tiny.sif",
+        prefix / "software/Tiny/1/bin",
+        prefix / "modules/Tiny/1.lua",
+        prefix / "log/store.log",
+    )
+    before = disk_state(prefix)
+    for words in OUTPUTS:
+        for output in outputs:
+            line = [word.format(output, sif=images.tiny_sif, shpc=shpc) for word in words.split()]
+            capfd.readouterr()
+            assert run(line) == (10 if "sandbox" in line and output.exists() else 2), line
+            assert "nothing was written" in capfd.readouterr().err
+            after = disk_state(prefix)
+            assert before.items() <= after.items(), line
+            assert all("/.locks/" in path or path.endswith(".inventory.json") for path in after.keys() - before), line
+    (tmp_path / "link.sif").symlink_to(stored)
+    for free in (prefix / "tiny.sif", prefix / "user-software/Tiny/1/tiny.sif", tmp_path / "link.sif"):
+        assert run(["export", "Tiny/1", "--to", "sif", "--force", "-o", str(free)]) == 0
+        assert free.is_file()
+    assert before.items() <= disk_state(prefix).items()

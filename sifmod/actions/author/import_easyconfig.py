@@ -24,6 +24,7 @@ from sifmod.imports.shpc import read_shpc
 from sifmod.result import Beside, ModuleText, Notes, Source
 from sifmod.secret import without_secrets
 from sifmod.system import scratch_directory
+from sifmod.tree.target_store import check_outside_trees
 
 _ORDER = (
     *("name", "version", "versionsuffix", "description", "homepage", "docurls", "whatis", "moduleclass", "license"),
@@ -215,9 +216,11 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
 
     The file is written completely or not at all.
 
-    Raises OptionError if the file exists and not `force`, PermissionsError or FetchError if it cannot be written.
+    Raises OptionError in a tree, and if the file exists and not `force`, PermissionsError or FetchError if it cannot be
+    written.
     """
     target = directory / converted.filename
+    check_outside_trees(target)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     if not force and os.path.lexists(target):

@@ -13,6 +13,7 @@ from sifmod.image.disk import writing
 from sifmod.module.quote import shell
 from sifmod.system import user_name
 from sifmod.tree.durable import move, opened, read, sync_directory, write
+from sifmod.tree.target_store import check_outside_trees
 from sifmod.tree.umask import decided_umask
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
@@ -23,10 +24,12 @@ _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 def write_text(text: str, target: Path, *, force: bool = False, first: Callable[[], None] = lambda: None) -> None:
     """Write a text to `target`, completely or not at all: `first` is called once the text is on the disk.
 
-    Raises what `check_target` does, unless `force`, and what `first` does; PermissionsError or FetchError if it cannot
-    be written.
+    Raises what `check_target` does, or with `force` `check_outside_trees`, and what `first` does; PermissionsError or
+    FetchError if it cannot be written.
     """
-    if not force:
+    if force:
+        check_outside_trees(target)
+    else:
         check_target(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     with writing(target, _ELSEWHERE):
@@ -108,7 +111,8 @@ def check_replaceable(target: Path) -> None:
 
 
 def check_directory(target: Path) -> None:
-    """Raise OptionError if the directory of `target` does not exist."""
+    """Raise OptionError if the directory of `target` does not exist, or sifmod manages it in a tree."""
+    check_outside_trees(target)
     if not target.parent.is_dir():
         raise OptionError(
             f"there is no directory {target.parent} to write {target.name} in",

@@ -30,6 +30,7 @@ from sifmod.module.plan import File
 from sifmod.result import Beside, Described, Sha256, in_json
 from sifmod.tree.durable import opened, read, regular
 from sifmod.tree.removal import prune
+from sifmod.tree.target_store import check_outside_trees
 
 DATA = "catalogue.json"
 _MOST = 1 << 28  # bytes of the data
@@ -84,9 +85,10 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
 
     Unchanged files are left alone. Only pages of names that the earlier catalogue listed and this one does not are
     removed. The next run completes a killed one: the page, which marks the directory as a catalogue's, is written
-    first, and the data, which list the previous modules, last. Raises OptionError if another file is in the way,
-    PermissionsError, NoSpaceError, FetchError.
+    first, and the data, which list the previous modules, last. Raises OptionError if a tree or another file is in the
+    way, PermissionsError, NoSpaceError, FetchError.
     """
+    check_outside_trees(directory)
     check_not_of_others(directory)
     before = _names_before(directory)
     if before is None:

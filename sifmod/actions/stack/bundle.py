@@ -28,6 +28,7 @@ from sifmod.image.disk import writing
 from sifmod.result import Described, Size
 from sifmod.system import scratch_directory
 from sifmod.tree.durable import is_refused, new_file, opened, regular, sync_directory
+from sifmod.tree.target_store import check_outside_trees
 
 _CHUNK = 1 << 20
 
@@ -66,8 +67,10 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     """Write a directory, or a tar file if `bundle` ends in .tar; continues the output of an interrupted run.
 
-    Raises OptionError if something else is there, ImageError for a damaged source, FetchError, PermissionsError.
+    Raises OptionError in a tree or if something else is there, ImageError for a damaged source, FetchError,
+    PermissionsError.
     """
+    check_outside_trees(bundle)
     with writing(bundle, after="what was written stays, and the next run continues it"):
         if bundle.suffix == ".tar":
             _write_tar(bundle, files, progress)
