@@ -162,8 +162,10 @@ def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
     """Hash the image, every file and the layers of a module again; returns the differences from the receipts."""
-    layout = layout_at(load_site(where).prefix)
-    return findings(layout, installed(layout, resolve(module, live_names(layout))), found_layers((layout,), os.environ))
+    site = load_site(where)
+    layout, others = layout_at(site.prefix), map(Layout, site.trees)
+    installation = installed(layout, resolve(module, live_names(layout)))
+    return findings(layout, installation, found_layers((layout,), os.environ), others)
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:

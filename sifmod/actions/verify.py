@@ -10,6 +10,7 @@ from sifmod.actions.finding import Finding, of_file, of_link, verify_layer
 from sifmod.actions.inventory import image_of, kept_inventory
 from sifmod.actions.layer.places import found_layers
 from sifmod.actions.start import installed, live_names, resolve
+from sifmod.actions.view_modules import lost_modules
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import (
@@ -46,10 +47,13 @@ class Verified:
         return tuple(finding for finding in self.findings if finding.fault)
 
 
-def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
+def verify(
+    layout: Layout, installation: Installation, layers: Iterable[Layer] = (), others: Iterable[Layout] = ()
+) -> tuple[Finding, ...]:
     """Hash the image and every file again and compare; () if all match the receipt. Changes nothing.
 
-    Also compares links, the stored inventory and the `layers` of this module and image; added files are findings too.
+    Also compares links, the stored inventory and the `layers` of this module and image; added files are findings too,
+    and modules that a view loads and neither this tree nor the `others` have any more.
     """
     root = Path(installation.root)
     findings: list[Finding] = []
@@ -73,7 +77,20 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
         findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
+    if installation.modules:
+        findings += _lost(installation, (layout, *others))
     return (*findings, *_decisions(layout, installation.module.name))
+
+
+def _lost(view: Installation, trees: tuple[Layout, ...]) -> list[Finding]:
+    """The findings about modules that a view loads."""
+    path = str(trees[0].switch(view.module))
+    try:
+        lost = lost_modules(view, trees, os.environ)
+        return [Finding("missing", path, f"{name}, which it loads", found) for name, found in lost]
+    except (ModuleError, InstallError, OSError) as error:
+        found = error.message if isinstance(error, SifmodError) else os.strerror(error.errno or 0)
+        return [Finding("unreadable", path, "the modules that it loads", found)]
 
 
 def _decisions(layout: Layout, name: str) -> list[Finding]:
@@ -191,16 +208,16 @@ class VerifiedTree(NamedTuple):
     own: bool  # modules have faults apart from their layers
 
 
-def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
+def verify_modules(layout: Layout, names: Collection[str] = (), others: tuple[Layout, ...] = ()) -> VerifiedTree:
     """Compare the modules that these names mean, or all, with their receipts; a fault of one does not stop the others.
 
-    Changes nothing. Raises ModuleError if a name means no module or several.
+    Views may load modules of the `others`. Changes nothing. Raises ModuleError if a name means no module or several.
     """
     known = live_names(layout)
     look = f"it looks in {layout.prefix}: `sifmod list` shows all, --prefix names another tree"
     wanted = [resolve(name, known, look) for name in names] or known
     layers = tuple(found_layers((layout,), os.environ))
-    found = tuple(_verified(layout, module, layers) for module in wanted)
+    found = tuple(_verified(layout, module, layers, others) for module in wanted)
     paths = {Path(fault.path) for one in found for fault in one.faults}
     of_layers = {layer: {path for path in paths if path.is_relative_to(layer.root)} for layer in layers}
     return VerifiedTree(
@@ -208,8 +225,8 @@ def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
     )
 
 
-def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer]) -> Verified:
+def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer], others: tuple[Layout, ...]) -> Verified:
     try:
-        return Verified(module, verify(layout, installed(layout, module), layers))
+        return Verified(module, verify(layout, installed(layout, module), layers, others))
     except ModuleError as error:
         return Verified(module, (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),))

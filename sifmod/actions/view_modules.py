@@ -2,7 +2,8 @@
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sifmod.actions.start import installed, is_readable
@@ -76,13 +77,46 @@ def _loads(name: str, module: ModuleName, life: Life) -> bool:
     return not _is_refused(life) if name == str(module) else matches(name, str(module)) and _is_shown(life)
 
 
+def lost_modules(view: Installation, trees: Sequence[Layout], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The modules that a view loads, also through other views, and that do not load any more; each with what is there.
+
+    A name that no tree has had is of another tool, whose directories may not be on this MODULEPATH: not reported.
+    Raises ModuleError or InstallError for a receipt or decisions that cannot be read, OSError.
+    """
+    here = _nearest(filter(is_readable, trees))
+    views, wanted = {view.module}, deque(view.modules)
+    while wanted:
+        name = wanted.popleft()
+        there = [one for one in here if matches(name, str(one))]
+        if loaded := [one for one in there if _loads(name, one, read_life(here[one], one.name).of(one.version))]:
+            module = max(loaded, key=lambda one: _preference(one, name, here[one]))
+            if module not in views:
+                views.add(module)
+                wanted.extend(installed(here[module], module).modules)
+        elif there:
+            yield name, "only retired or hidden modules"
+        elif not _is_on_path(name, environ) and any(map(partial(_had, name), trees)):
+            yield name, f"nothing in {', '.join(str(tree.prefix) for tree in trees)} or on MODULEPATH"
+
+
+def _nearest(trees: Iterable[Layout]) -> dict[ModuleName, Layout]:
+    """The first of the trees that has each module."""
+    return {one: tree for tree in reversed([*trees]) for one, _ in live_modules(tree)}
+
+
+def _had(wanted: str, tree: Layout) -> bool:
+    """Whether a tree has or had modules of this name, or cannot be read."""
+    name = wanted.partition("/")[0]
+    return not is_readable(tree) or any(map(os.path.lexists, (tree.software / name, tree.logs / "modules" / name)))
+
+
 def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Warnings about each module of a view that is not in the site's trees or on MODULEPATH, or does not load there.
 
     Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
     """
     trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
-    plan, here = decision.plan, {one: tree for tree in reversed(trees) for one, _ in live_modules(tree)}
+    plan, here = decision.plan, _nearest(trees)
     problems: list[str] = []
     hints: list[str] = []
     doubts: list[str] = []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sifmod.actions.start import layout_for, site_in_force
+from sifmod.actions.start import site_in_force, trees_for
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import reporter
 from sifmod.cli.later import later
@@ -41,7 +41,7 @@ def verify_command(given: VerifyOptions) -> int:
                 "--modes and --repair-modes apply to the whole prefix: leave out names, --signature and --keys"
             )
         return _verify_modes(given)
-    layout = layout_for(given.prefix)
+    layout, *others = trees_for(given.prefix)
     if url := next((name for name in given.names if "://" in name or has_login(name)), None):
         raise click.UsageError(f"{shown(url)} is a URL; fetch the image with `sifmod fetch`, then verify the file")
     if given.signature:
@@ -51,12 +51,12 @@ def verify_command(given: VerifyOptions) -> int:
     if file := next((name for name in given.names if name.endswith(".sif")), None):
         problem = f"{shown(file)} has no receipt to compare with; use --signature to see who signed it"
         raise click.UsageError(problem)
-    code = _verify_files(given, layout)
+    code = _verify_files(given, layout, tuple(others))
     return max(code, _verify_sharing(given.settings, layout))
 
 
-def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
-    found = verify.verify_modules(layout, given.names)
+def _verify_files(given: VerifyOptions, layout: "Layout", others: "tuple[Layout, ...]") -> int:
+    found = verify.verify_modules(layout, given.names, others)
     if given.as_json:
         print_json(found.modules)
     else:

@@ -174,3 +174,39 @@ def test_modules_that_are_not_there(prefix: Path, tmp_path: Path, capsys: pytest
     told = capsys.readouterr().err
     assert f"warning: Nowhere/1, which Other/1 loads, is not in {prefix} or on MODULEPATH" in told
     assert "Tiny/3" not in told
+
+
+def test_verify_reports_what_a_view_no_longer_loads(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Modules of its own tree, and of another one, whose publisher knows nothing of the view; also through a view."""
+
+    def lost(view: str, of: str = "own") -> list[str]:
+        capsys.readouterr()
+        code = run(["verify", view, "--prefix", str(tmp_path / of)])
+        told = [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]
+        assert code == bool(told)
+        return told
+
+    write(tmp_path / "outer-1.yaml", "name: outer\nversion: '1'\nmodules: [ai-stack, Foreign/3, Tiny]\n")
+    monkeypatch.setenv("SIFMOD_TREES", str(prefix))
+    assert run(["install", "-q", "outer-1", "--prefix", str(tmp_path / "own")]) == 0
+    at = f"missing: {tmp_path}/own/software/outer/1: expected"
+    assert lost("outer") == lost("ai-stack", prefix.name) == []
+    assert run(["hide", "Note/2"]) == 0
+    assert lost("outer") == [f"{at} Note, which it loads, found only retired or hidden modules"]
+    assert run(["hide", "Note/2", "--undo"]) == run(["retire", "Tiny/1.0", "--message", "old"]) == 0
+    retired = [f"{at} {name}, which it loads, found only retired or hidden modules" for name in ("Tiny", "Tiny/1")]
+    assert lost("outer") == retired
+    assert len(lost("ai-stack", prefix.name)) == 1
+    assert run(["retire", "Tiny/1.0", "--undo"]) == 0
+    assert lost("outer") == []
+    assert run(["uninstall", "--purge", "--ignore-jobs", "Note/2"]) == 0
+    nothing = f"found nothing in {tmp_path / 'own'}, {prefix} or on MODULEPATH"
+    assert lost("outer") == [f"{at} Note, which it loads, {nothing}"]
+    assert len(lost("ai-stack", prefix.name)) == 1
+    monkeypatch.setenv("MODULEPATH", str(tmp_path / "modules"))
+    write(tmp_path / "modules/Note/3.lua", "")
+    assert lost("outer") == lost("ai-stack", prefix.name) == []
+    prefix.rename(tmp_path / "away")
+    assert len(lost("outer")) == 3
