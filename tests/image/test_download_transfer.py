@@ -4,6 +4,7 @@ import gzip
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from itertools import repeat
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Remote
 from sifmod.image.registry.network import RetryPolicy
-from support.downloading import LENGTH, Place, content, getter, serving, sha256
+from support.downloading import IMPATIENT, LENGTH, Place, content, getter, serving, sha256
 from support.ranged import (
     Asked,
     Fault,
@@ -146,8 +147,22 @@ def test_a_stall_is_given_up_and_the_rest_asked_for(place: Place) -> None:
 
 def test_a_server_that_stops_answering(place: Place) -> None:
     error = refused(place, Ranged(CONTENT, faults=[hangs(0)]))
-    assert "stopped responding (4 attempts)" in error.message
+    assert "stopped responding (3 attempts)" in error.message
     assert place.left() == []
+
+
+@pytest.mark.parametrize("sent", [0, 700])
+def test_a_server_that_stalls_with_each_answer_is_given_up_after_three(tmp_path: Path, sent: int) -> None:
+    """Whatever it has sent before, and however often it may break: three minutes, with the usual limit of silence."""
+    place = Place(tmp_path / "here", 1, replace(IMPATIENT, attempts=8, first_attempts=3))
+
+    def stalls(file: Ranged, handler: Handler, asked: Asked) -> bool:
+        return len(file.log) > 1 and hangs(sent)(file, handler, asked)
+
+    file = Ranged(CONTENT, faults=[stalls])
+    error = refused(place, file, **BLOB)
+    assert "stopped responding (3 attempts)" in error.message
+    assert [one.sent for one in file.log][1:] == [sent] * 3
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429, 408])
@@ -555,4 +570,4 @@ def test_a_server_that_always_sends_and_never_enough_is_given_up(place: Place) -
         pytest.raises(FetchError, match=r"bytes arrived in") as caught,
     ):
         place.fetch(Remote("x.sif", getter(server)))
-    assert "4 attempts" in caught.value.message
+    assert "3 attempts" in caught.value.message

@@ -167,7 +167,11 @@ class TransientError(FetchError):
         self.retry_after = retry_after
 
 
-class SlowError(TransientError):
+class StalledError(TransientError):
+    """The server sent nothing, or too little, for as long as a limit allows."""
+
+
+class SlowError(StalledError):
     """The server is too slow; data that arrived does not count as progress."""
 
 
@@ -217,7 +221,7 @@ def _explained(host: str, error: Exception, request: requests.PreparedRequest | 
     unknown = any(isinstance(seen, (socket.gaierror, urllib3.exceptions.NameResolutionError)) for seen in causes(error))
     hint = _about_name(host) if unknown else "try again, or check whether this node has a network"
     if "timed out" in cause and "connect" not in cause:
-        return TransientError(f"{host} stopped responding", hint)
+        return StalledError(f"{host} stopped responding", hint)
     return TransientError(f"{host} cannot be reached or closed the connection: {cause}", hint)
 
 
@@ -243,6 +247,7 @@ class RetryPolicy:
     first_attempts: int = 3  # of one that never did: a wrong name or a node without a network fails soon
     delay: float = 0.5  # before the second attempt; it doubles
     longest_delay: float = 30.0
+    stalls: int = 3  # attempts that waited until a limit, a minute each
 
 
 RETRY_POLICY = RetryPolicy()
@@ -254,7 +259,7 @@ class Attempts:
     def __init__(self, patience: RetryPolicy = RETRY_POLICY) -> None:
         self._patience = patience
         self._begun = time.monotonic()
-        self.fruitless = 0
+        self.fruitless = self._stalls = 0
 
     def failed(self, error: TransientError, *, came: int, answered: bool) -> float:
         """The seconds to wait before the next attempt: with jitter, and never less than the server requests.
@@ -265,8 +270,9 @@ class Attempts:
         progress = came > SLOWEST * (time.monotonic() - self._begun)
         self._begun = time.monotonic() + (error.retry_after or 0.0)
         self.fruitless = 0 if progress else self.fruitless + 1
+        self._stalls = 0 if progress else self._stalls + isinstance(error, StalledError)
         most = self._patience.attempts if answered else self._patience.first_attempts
-        if self.fruitless >= most:
+        if self.fruitless >= most or self._stalls >= self._patience.stalls:
             raise FetchError(f"{error.message} ({self.fruitless} attempts)", error.hint, error.status) from error
         longest = min(self._patience.delay * 2.0 ** max(0, self.fruitless - 1), self._patience.longest_delay)
         return max(longest * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311  no secret

@@ -25,6 +25,7 @@ from sifmod.image.registry.network import (
     RETRY_POLICY,
     RetryPolicy,
     SlowError,
+    StalledError,
     TransientError,
     causes,
     retry,
@@ -219,7 +220,7 @@ class Registry:
                 raise
             except (FetchError, *BROKEN) as error:
                 mirror.breaks += 1
-                if mirror.breaks >= _BREAKS or isinstance(error, SlowError) or type(error) is FetchError:
+                if mirror.breaks >= _BREAKS or isinstance(error, StalledError) or type(error) is FetchError:
                     self._pass_over(mirror)
                 if type(error) is FetchError:  # where a retry would not help, another server may
                     raise TransientError(error.message, error.hint, error.status) from error

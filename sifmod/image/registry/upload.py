@@ -24,7 +24,7 @@ from sifmod.image.registry.url import Url
 
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
 _SMALLER = 4 << 20  # bytes after a failure: the limit of ghcr.io, and less to repeat if a connection breaks
-_PATIENCE = RetryPolicy(attempts=12)  # Docker's registry forgets a blob that is cut within a request
+_PATIENCE = RetryPolicy(attempts=12, stalls=12)  # Docker's registry forgets a blob that is cut within a request
 _CHANGED = "the file was changed, or its registry sends something else: push it again"
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
 
