@@ -29,6 +29,8 @@ SKIP = "--skip-sanity-check"
         ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),
         ("HOST", "https://${HOST}/i.sif", "its value is not a path, host or repository"),
         ("KNOWN", "/x/${KNOWN}/i.sif", "its value looks like a secret"),
+        ("HEADER", "/x/${HEADER}/i.sif", "its value looks like a secret"),
+        ("COMMAND", "/x/${COMMAND}/i.sif", "its value looks like a secret"),
     ],
 )
 def test_a_value_that_may_be_a_secret_is_refused(
@@ -48,6 +50,7 @@ def test_a_value_that_may_be_a_secret_is_refused(
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
     values = {"PLACE": "https://me:hunter2@x.org", "HOST": "me:hunter2@x.org", "KNOWN": f"ghp_hunter2{'a' * 30}"}
+    values |= {"HEADER": "Authorization: Bearer hunter2", "COMMAND": "mysql -u me -phunter2"}
     monkeypatch.setenv(name, values.get(name, "hunter2"))
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
@@ -94,6 +97,7 @@ def test_a_variable_that_is_used_as_a_password_is_refused(
         ("Good-1.yaml", "sanity_check: {commands: ['curl https://me:hunter2@x.org']}"),
         ("Good-1.yaml", "# once at https://x.org/i.sif?sig=hunter2"),
         ("Good-1.yaml", f"wrappers: [{{sh: 'sh --with ghp_hunter2{'a' * 30}'}}]"),
+        ("Good-1.yaml", "sanity_check: {commands: ['mysql -u me -phunter2 db']}"),
         ("stack.yaml", "# once at https://me:hunter2@x.org"),
     ],
 )
@@ -136,6 +140,11 @@ def test_a_bundle_sets_no_variable_that_programs_know(
         "INDEX: 'https://x.org/simple?token=hunter2'",
         "OPTS: '-v --api-key=hunter2'",
         "OPTS: '--password hunter2 -v'",
+        "OPTS: 'Authorization: Bearer hunter2'",
+        "OPTS: 'Basic bWU6aHVudGVyMg=='",
+        "OPTS: 'mysql -u me -phunter2 db'",
+        "OPTS: 'sshpass -p hunter2 ssh x'",
+        "OPTS: 'curl -u me:hunter2 https://x.org'",
     ],
 )
 @pytest.mark.parametrize("key", ["env", "host_env", "runscript_env"])
@@ -178,7 +187,9 @@ def test_a_secret_in_an_easyconfig_or_preset_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
     monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(tmp_path / "robot"))
-    plain = "env: {TOKENIZERS_PARALLELISM: 'false', NCCL_IB_PKEY: '0x7fff', SSL_KEY_FILE: /etc/key.pem}\n"
+    plain = "env: {TOKENIZERS_PARALLELISM: 'false', NCCL_IB_PKEY: '0x7fff', SSL_KEY_FILE: /etc/key.pem,\n"
+    plain += "  SAID: Basic Linear Algebra, RUN: 'mysql -p; docker run -u 1000:1000',\n"
+    plain += "  BY: 'Authorization: Bearer $MINE'}\n"
     write(tmp_path / "robot/presets/ours.yaml", plain)
     _here(tmp_path, str(images.tiny_sif))
     with (tmp_path / "Good-1.yaml").open("a") as text:

@@ -45,6 +45,13 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # of a bundle's stack, a directory in any tree
 _VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
 _LOGIN = re.compile("//[^/]*@|^[^/]*:[^/@]*@(?!sha(256|512):)")  # also without the // that the easyconfig has
+# a header, as of curl -H; a password behind -p; `-u me:password`, but no numbers of a user and a group
+_IN_COMMANDS = re.compile(
+    r"(?i:\bauthorization['\"]?\s*[:=]\s*['\"]?\w+)\s+[\w.~+/=-]{6}"
+    r"|(?i:\b(bearer|basic))\s+(?=\S*[0-9=+/]|\S+[A-Z])[\w.~+/=-]{6}"
+    r"|\b((mysql|mariadb)\S*\s(.*\s)?-p|sshpass\s+-p\s*)[^\s'\"$/;|&]"
+    r"|(?<!\S)(-u|--user)[ =]?['\"]?[^\s:/'\"$]+:(?![0-9]+\b)[^\s'\"$]"
+)
 _NAMES = re.compile(r"\$\{\w+\}(:\$\{\w+\})?@?")  # variables, also as a login: see `_variables`
 _ENVIRONMENTS = ("env", "host_env", "default_env", "runscript_env")
 _PLAIN = re.compile("(?i)|true|false|yes|no|on|off|[0-9]+|0x[0-9a-f]+|/.*")  # TOKENIZERS_PARALLELISM and the like
@@ -260,7 +267,12 @@ def _refuse_secret(where: str, name: str, value: str) -> None:
 
 
 def _has_password(text: str) -> bool:
-    """Whether an option or a parameter with a secret's name has a value, which is no path, number or the like."""
+    """Whether a header has a login, or an option or parameter with a secret's name a value.
+
+    A path, a number or the like is none.
+    """
+    if _IN_COMMANDS.search(text):
+        return True
     found = re.findall(r"(?:(?<![\w-])([\w-]+)=|(?<!\S)(--[\w-]+)\s+)['\"]?([^\s'\"$][^\s'\"]*)", text)
     names = ((re.sub("(?i)tokeniz", "", f"{left}{right}"), value) for left, right, value in found)
     return any(is_secret(name) and not _PLAIN.fullmatch(value) for name, value in names)
@@ -275,7 +287,7 @@ def _refuse_written(path: Path) -> None:
     """Raise InstallError for a login or token that the file spells out, also in a comment."""
     for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
         literal = _NAMES.sub("", line)
-        if has_login(literal) or secret_parameter(literal) or has_token(literal):
+        if has_login(literal) or secret_parameter(literal) or has_token(literal) or _IN_COMMANDS.search(line):
             raise InstallError(f"{path}:{number} has a login or token, which a bundle must not contain", _WRITTEN)
 
 
@@ -302,7 +314,7 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
             before = re.findall(rf"(?:([\w-]+)[=:]|(-[\w-]+|\bbearer))\s*['\"]?{inside}", text, re.IGNORECASE)
-            if is_secret(name) or has_token(value):
+            if is_secret(name) or has_token(value) or _has_password(value):
                 why = f"its {'name' if is_secret(name) else 'value'} looks like a secret"
             elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
                 why = "it is used in the login or query of a URL"
