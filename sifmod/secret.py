@@ -67,3 +67,8 @@ def _without(word: re.Match[str]) -> str:
     for secret, instead in secret_parts((text.rstrip(_END),)).items():
         text = text.replace(secret, instead)
     return text
+
+
+def cut(text: str, most: int) -> str:
+    """The first `most` characters of a text for a message, without its secrets: one that is cut would not be found."""
+    return without_secrets(text)[:most]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sifmod.config.text import is_root
 from sifmod.imports.result import Value
+from sifmod.secret import cut
 
 MOST = 4096  # letters of a command line
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -105,14 +106,16 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        shown = (re.sub("[\ue000-\uf8ff]", "?", one[:80]) for one in bad)
+        shown = (re.sub("[\ue000-\uf8ff]", "?", cut(one, 80)) for one in bad)
         self.notes.extend(f"{where}the bind path {one!r} {NOT_A_BIND}" for one in shown)
 
     def search(self, text: str) -> None:
         """Add directories to prepend to PATH inside; a relative one, or one with `$` or a backtick, gives a note."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
-                self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not absolute, or needs a shell")
+                self.notes.append(
+                    f"PATH inside: skipped {cut(directory, 80)!r}, which is not absolute, or needs a shell"
+                )
             elif directory not in ("/runscripts", *self.path):
                 self.path.append(directory)
 
@@ -130,9 +133,11 @@ class Found:
             if inside[1] in ("PREPEND_PATH", "PATH", "APPEND_PATH"):
                 self.search(value)
                 if inside[1] == "APPEND_PATH":
-                    self.notes.append(f"APPEND_PATH {value[:80]!r}: an easyconfig can only prepend to PATH inside")
+                    self.notes.append(f"APPEND_PATH {cut(value, 80)!r}: an easyconfig can only prepend to PATH inside")
             elif _EVALUATED.search(value):
-                self.notes.append(f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and is not imported")
+                self.notes.append(
+                    f"variable {inside[1][:60]}: {cut(value, 80)!r} is evaluated inside, and is not imported"
+                )
             else:
                 self._into(self.env, inside[1], value)
         else:

@@ -9,6 +9,7 @@ from typing import get_args
 
 from sifmod.config.easyconfig import Runscript
 from sifmod.imports.result import CannotImportError, Value
+from sifmod.secret import cut
 
 _WRITES = re.compile(r"cat >\s*%\(installdir\)s/(bin|runscripts)/(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
 _LINKS = re.compile(r"ln -s\s+(?:\./)?(\S+)\s+%\(installdir\)s/bin/(\S+)\s*")
@@ -53,7 +54,7 @@ def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
         elif "-m venv" in command or "user-software" in command:
             notes.append("a command for user-software or a venv is not imported: run it after the installation")
         elif not _SILENT.match(command):
-            notes.append(f"postinstallcmds: {' '.join(command.split())[:80]!r} is not imported")
+            notes.append(f"postinstallcmds: {cut(' '.join(command.split()), 80)!r} is not imported")
     scripts.wrappers = list(dict.fromkeys(scripts.wrappers))
     scripts.runscripts = list(dict.fromkeys(scripts.runscripts))
     return scripts
@@ -136,5 +137,5 @@ def sanity_commands(commands: Iterable[str], scripts: Scripts, notes: list[str])
         if (on_host or first in scripts.wrappers) and first not in _SIFMODS and "\n" not in inside:
             found.append(inside)
         elif first not in _SIFMODS:
-            notes.append(f"sanity_check_commands: {' '.join(inside.split())[:80]!r} is not imported")
+            notes.append(f"sanity_check_commands: {cut(' '.join(inside.split()), 80)!r} is not imported")
     return tuple(dict.fromkeys(found))

@@ -28,6 +28,7 @@ from sifmod.imports.lua_values import (
     truth,
 )
 from sifmod.imports.result import Budget, CannotImportError
+from sifmod.secret import cut
 
 # binary operators but `or` and `and`, from the loosest to the tightest
 _BINARY = (("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))
@@ -78,7 +79,7 @@ class Expressions(ABC):
 
     def expect(self, text: str) -> None:
         if not self.accept(text):
-            raise self.refused(f"expected {text}, got {self.peek().text[:40] or 'the end'}")
+            raise self.refused(f"expected {text}, got {cut(self.peek().text, 40) or 'the end'}")
 
     def refused(self, why: str, line: int = 0) -> CannotImportError:
         line = line or self.peek().line
@@ -201,7 +202,7 @@ class Expressions(ABC):
                 return Term(value=self._table())
             case "sign" if token.text == "...":
                 return Term(what="the arguments of the file")
-        raise self.refused(f"unexpected {token.text[:40] or 'end'}", token.line)
+        raise self.refused(f"unexpected {cut(token.text, 40) or 'end'}", token.line)
 
     def function_body(self) -> None:
         """Skip the parameters and the body of a function."""

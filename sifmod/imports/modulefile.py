@@ -13,6 +13,7 @@ from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_values import HOLE, SOMEWHERE, Read
 from sifmod.imports.module_calls import MODULES, SOURCE, Module, read_calls
 from sifmod.imports.result import CannotImportError, Imported, Value, read_text
+from sifmod.secret import cut
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
@@ -85,7 +86,7 @@ def keys_of_modulefile(read: Read, place: Place, name: str, notes: list[str]) ->
         elif call.function == "family":
             families += texts[:1]
     family, *others = dict.fromkeys(families) or [""]
-    notes += [f"family: {one[:60]} is not imported, because a module has only one family here" for one in others]
+    notes += [f"family: {cut(one, 60)} is not imported, because a module has only one family here" for one in others]
     keys: dict[str, Value] = {"conflict": tuple(dict.fromkeys(conflicts)), "depends_on": tuple(dict.fromkeys(needed))}
     return {key: value for key, value in (*keys.items(), ("family", family)) if value}
 
@@ -179,9 +180,9 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     if {HOLE, SOMEWHERE} & set(used) or used == file:
         used = ""
     if used and not _FETCHED.fullmatch(used):
-        module.notes.append(f"image: sifmod cannot fetch {used[:80]}")
+        module.notes.append(f"image: sifmod cannot fetch {cut(used, 80)}")
         if not file:
-            raise CannotImportError(f"its image is {used[:80]}, which sifmod cannot fetch")
+            raise CannotImportError(f"its image is {cut(used, 80)}, which sifmod cannot fetch")
         used = ""
     if len(module.sources) > 1:
         module.notes.append(f"the commands are in {len(module.sources)} images; all are assigned to {used or file}")

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from sifmod.imports.python_text import ITEM, METHODS, Python, UnknownError, formatted, percent, scalar
 from sifmod.imports.result import Budget, CannotImportError
+from sifmod.secret import cut
 
 _CHANGES = ("append", "extend", "update")  # the methods that change a list or a map
 
@@ -57,7 +58,7 @@ class Constants:
         if name in self.values:
             return self.values[name]
         if name in self.unknown:
-            raise UnknownError(f"{name} is unknown ({self.unknown[name]})"[:200])
+            raise UnknownError(cut(f"{name} is unknown ({self.unknown[name]})", 200))
         raise UnknownError(f"{name} is not defined in this file")
 
     def value(self, node: ast.expr) -> Python:
@@ -68,7 +69,7 @@ class Constants:
                 found = self._expression(node)
                 return found if isinstance(found, tuple | dict) else scalar(found)
             except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-                raise UnknownError(f"{type(error).__name__}: {error}"[:200]) from None
+                raise UnknownError(cut(f"{type(error).__name__}: {error}", 200)) from None
 
     def _expression(self, node: ast.expr) -> Python:
         match node:
@@ -211,7 +212,7 @@ class Constants:
                 if isinstance(text, str) and (not named or attr == "format"):
                     method: Callable[..., Python] = METHODS[attr]
                     return method(self.budget.letters, text, *given, **({"named": named} if attr == "format" else {}))
-        raise UnknownError(f"the call of {ast.unparse(function)[:60]} is not evaluated")
+        raise UnknownError(f"the call of {cut(ast.unparse(function), 60)} is not evaluated")
 
     def _compared(self, op: ast.cmpop, left: Python, right: Python) -> bool:
         match op, left, right:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
 from sifmod.result import Beside, Described, OrNull
+from sifmod.secret import cut
 from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
@@ -229,7 +230,8 @@ def _retired(*, since: str, successor: str, message: str) -> Retired:
 def checked_text(text: str) -> str:
     """The text, unchanged. Raises ValueError unless it is one printable line of at most 500 characters."""
     if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
-        raise ValueError(f"a text must be one line of at most {_LONGEST} printable characters, got {str(text)[:60]!r}")
+        shown = cut(str(text), 60)
+        raise ValueError(f"a text must be one line of at most {_LONGEST} printable characters, got {shown!r}")
     return text
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.redact import shown
+from support.config import write
 from support.images import Images
 from support.oci import Entry
 from support.web import Answer, Handler, Web, answer, raw
@@ -470,3 +471,36 @@ def test_a_login_is_not_repeated_up_to_where_a_message_is_cut(said: Said, tmp_pa
         file = tmp_path / "Tiny-1.yaml"
         file.write_text("name: Tiny\nversion: '1'\n" + key.format(f"'{source.format(LONG)}'") + "\n")
         assert "hunter2" not in said("check", str(file), code=5)
+
+
+ALIAS = 'set_alias("x", "singularity exec docker://a/b:1 y")\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "code"),
+    [
+        ("a/1.lua", ALIAS + 'setenv("SINGULARITYENV_X", "$(get {})")', "import {file} -o {out}", 0),
+        ("a/1.lua", ALIAS + 'setenv("SINGULARITY_BINDPATH", "{}")', "import {file} -o {out}", 0),
+        ("a/1.lua", ALIAS + 'family("a")\nfamily("{}")', "import {file} -o {out}", 0),
+        ("Tiny-1.yaml", "name: !{} Tiny\nversion: '1'\n", "check {file}", 5),
+        ("Tiny-1.yaml", "name: !<tag:{}> Tiny\nversion: '1'\n", "check {file}", 5),
+        ("Dockerfile", "FROM {}\n", "fetch build:{file} -o {out}", 10),
+        ("x.def", "Bootstrap: docker\nFrom: a/b:1\n%files\n{} /x\n", "fetch build:{file} -o {out}", 10),
+        ("requirements.txt", "torch @ {}", "add Tiny -r {file}", 2),
+        ("requirements.txt", "torch==1 --hash={}", "add Tiny -r {file}", 2),
+        ("x", "", "deprecate Tiny --message {}", 2),
+        ("x", "", "retire Tiny --message {}", 2),
+    ],
+)
+@pytest.mark.parametrize("length", [300, 70_000])
+def test_nor_of_another_text(  # noqa: PLR0913, PLR0917
+    name: str, text: str, words: str, code: int, length: int, said: Said, web: Web, tmp_path: Path
+) -> None:
+    """Neither in what is printed nor in a file that is written."""
+    file, out = tmp_path / "here" / name, tmp_path / "out"
+    login = f"https://me:hunter2-{'x' * length}@x.invalid/{'x' * 300}"
+    write(file, text.replace("{}", login))
+    assert run(["install", str(easyconfig(tmp_path, web.url("/x.sif"))), "--skip-sanity-check"]) == 0
+    line = [word.replace("{file}", str(file)).replace("{out}", str(out)).replace("{}", login) for word in words.split()]
+    assert "hunter2" not in said(*line, code=code)
+    assert not any("hunter2" in made.read_text() for made in out.rglob("*.yaml"))

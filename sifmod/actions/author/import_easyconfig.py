@@ -22,7 +22,7 @@ from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.result import CannotImportError, Imported, Value
 from sifmod.imports.shpc import read_shpc
 from sifmod.result import Beside, ModuleText, Notes, Source
-from sifmod.secret import without_secrets
+from sifmod.secret import cut, without_secrets
 from sifmod.system import scratch_directory
 from sifmod.tree.target_store import check_outside_trees
 
@@ -172,7 +172,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
     def is_good(place: str, key: str, item: object) -> bool:
         if reason := wrong.get(place):
-            notes.append(f"{key}: {without_secrets(str(item))[:80]!r} was left out: {reason}")
+            notes.append(f"{key}: {cut(str(item), 80)!r} was left out: {reason}")
         return not reason
 
     for key, value in imported.keys.items():

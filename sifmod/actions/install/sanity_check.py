@@ -24,6 +24,7 @@ from sifmod.errors import SanityCheckError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.program import probe_runtime
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Activation, Plan
+from sifmod.secret import without_secrets
 from sifmod.system import starts_programs
 from sifmod.tree.receipt import ImageRecord, Installation
 
@@ -116,7 +117,7 @@ def sanity_check(
         result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
             said = without_values(result.said.decode(errors="replace"), os.environ)
-            output = said.strip()[-2000:].split("\n")
+            output = without_secrets(said.strip())[-2000:].split("\n")
             code = f"failed with exit code {result.code}"
             came = f"did not finish within {seconds:.0f} s{how}" if result.late else code
             raise SanityCheckError(

@@ -10,6 +10,7 @@ from sifmod.errors import OptionError
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.resolve import Resolved
 from sifmod.image.packages.torch_index import TorchIndex
+from sifmod.secret import cut
 
 _SECONDS = 20
 # Runs in a temporary home, without GPUs and without a network: in namespaces of its own where the machine allows them,
@@ -116,7 +117,7 @@ def tried_imports(
     for name, why in failures.items():
         late = ended.code in (-signal.SIGALRM, 128 + signal.SIGALRM)
         ends = f"it takes longer than {_SECONDS} seconds" if late else f"Python exited with code {ended.code}"
-        reason = " ".join(why.split())[:300] or ends
+        reason = cut(" ".join(why.split()), 300) or ends
         if (first := python.first) and _MISFIT.search(reason):
             raise OptionError(
                 f"{name} {resolved.added[name]}".rstrip() + " was built for something else than"

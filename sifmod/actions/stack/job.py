@@ -20,6 +20,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.partition import SlurmKeys
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
+from sifmod.secret import cut
 from sifmod.tree.locking import Tree
 from sifmod.tree.stack_record import Submission, read_submissions, stack_lock, write_submissions
 
@@ -238,7 +239,7 @@ def _array(
     )
     words = (
         f"--job-name={name}",
-        f"--comment={f'{plan.stack.path} in {plan.layout.prefix}'[:_COMMENT]}",
+        f"--comment={cut(f'{plan.stack.path} in {plan.layout.prefix}', _COMMENT)}",
         f"--array=0-{len(commands) - 1}",
         f"--output={str(log).replace('%', '%%')}%A_%a.log",
         "--export=ALL",  # the same settings must apply there

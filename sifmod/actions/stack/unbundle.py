@@ -32,6 +32,7 @@ from sifmod.errors import OptionError, SifmodError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
+from sifmod.secret import cut
 from sifmod.system import one_line, reason, variables_set, walk
 from sifmod.tree.change import Change
 from sifmod.tree.durable import content, move, read, sync_file
@@ -258,7 +259,7 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts
         if name.startswith("/") or ".." in parts or not name.isprintable() or not parts or len(name) > _NAME:
-            raise OptionError(f"{path} is not a bundle: unexpected file {name[:_NAME]!r}", _MAKE)
+            raise OptionError(f"{path} is not a bundle: unexpected file {cut(name, _NAME)!r}", _MAKE)
         name = str(PurePosixPath(name))
         if name in seen:
             raise OptionError(f"{path} is not a bundle: it has {name} twice", _MAKE)

@@ -19,6 +19,7 @@ from sifmod.config.input import Input
 from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind, problem_at
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ConfigError, Problem
+from sifmod.secret import cut
 
 MAX_NODES = 10_000  # with every alias followed
 MAX_BYTES = 1 << 20
@@ -151,7 +152,7 @@ class _Composer:
 
     def _tag_problem(self, tag: str, mark: Mark, path: Steps) -> None:
         written = tag.replace(_TAG, "!!", 1)
-        self._problem(mark, path, f"the tag {written[:60]!r} is not allowed: only plain values are read")
+        self._problem(mark, path, f"the tag {cut(written, 60)!r} is not allowed: only plain values are read")
 
     def _problem(self, mark: Mark, path: Steps, message: str) -> None:
         self.problems.append(problem_at(mark, reduce(join_key, path, ""), message))

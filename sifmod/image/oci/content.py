@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from sifmod.errors import ImageError
-from sifmod.secret import without_secrets
+from sifmod.secret import cut
 
 LARGEST = 4 << 20  # bytes of a manifest, an index or a config; registries refuse larger ones too
 
@@ -108,7 +108,7 @@ def plain(text: str) -> str:
     Without secrets, which nobody finds in a text that ends within one.
     """
     line = "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST])
-    return " ".join(without_secrets(line).split())[:200]
+    return cut(" ".join(line.split()), 200)
 
 
 def _clean(text: str) -> str:
@@ -116,4 +116,4 @@ def _clean(text: str) -> str:
 
 
 def _start(raw: bytes) -> str:
-    return f"it starts with {raw[:40].decode('utf-8', 'replace')!r}" if raw else "it is empty"
+    return f"it starts with {cut(raw[:_LONGEST].decode('utf-8', 'replace'), 40)!r}" if raw else "it is empty"

@@ -16,6 +16,7 @@ from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.git_tree import GitSource
 from sifmod.image.packages.request import LOCK_AGAIN
 from sifmod.image.packages.uv_settings import has_own_login, toml_value
+from sifmod.secret import cut
 
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
@@ -39,7 +40,7 @@ def versions_of(lock: str) -> dict[str, str]:
         versions = {normalized(one["name"]): _version(one) for one in packages}
         return {key: version for key, version in versions.items() if version is not None}
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # ValueError: also a number of 5000 digits
-        raise OptionError(f"this is not a PEP 751 lock: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+        raise OptionError(f"this is not a PEP 751 lock: {cut(str(error), _SHOWN)}", LOCK_AGAIN) from error
 
 
 def _version(package: Mapping[str, Any]) -> str | None:
@@ -199,7 +200,7 @@ def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
             marker = package.get("marker")
             fits = marker is None or meets(Marker(marker))
         except (ValueError, TypeError, RecursionError) as error:  # InvalidMarker, and numbers of 5000 digits
-            raise OptionError(f"this is not a PEP 751 lock: marker: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+            raise OptionError(f"this is not a PEP 751 lock: marker: {cut(str(error), _SHOWN)}", LOCK_AGAIN) from error
         kept.append(block if fits else begin + tail)
     return "".join(kept)
 
@@ -232,7 +233,9 @@ def check_python(lock: str, short: str) -> None:
         asked = SpecifierSet(tomllib.loads(lock).get("requires-python", ""))
         fits = any(asked.contains(f"{short}.{release}") for release in range(_RELEASES))
     except (ValueError, TypeError, AttributeError) as error:  # InvalidSpecifier, and numbers of 5000 digits
-        raise OptionError(f"this is not a PEP 751 lock: requires-python: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+        raise OptionError(
+            f"this is not a PEP 751 lock: requires-python: {cut(str(error), _SHOWN)}", LOCK_AGAIN
+        ) from error
     if not fits:
         raise OptionError(
             f"the lock is for Python {asked}; the image has {short}", f"create it again for Python {short}"

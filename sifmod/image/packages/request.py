@@ -18,6 +18,7 @@ from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.requirement_lines import read_text
 from sifmod.image.packages.uv_settings import has_login_for
 from sifmod.image.reference import is_loopback
+from sifmod.secret import cut
 
 _CLEAR = re.compile(r"""(?i)\bhttp:/+([^/\s:?#"'\\]+)""")  # the host
 FIND_LINKS = "--find-links="
@@ -134,7 +135,7 @@ def check_login(text: str, what: str) -> None:
     text = re.sub(r"[\t\r\n]", "", text)  # as parsers of URLs do
     if has_login(text):
         raise OptionError(
-            f"{what}: {without_logins(text)[:200]} contains a login, which would be stored where other users can "
+            f"{what}: {cut(without_logins(text), 200)} contains a login, which would be stored where other users can "
             "read it",
             KEEP_LOGIN,
         )
@@ -176,7 +177,7 @@ def name_of(requirement: str) -> str:
         return normalized(Requirement(requirement).name)
     except InvalidRequirement as error:
         raise OptionError(
-            f"{requirement[:200]!r}{'…' * (len(requirement) > 200)} is not a requirement",
+            f"{cut(requirement, 200)!r}{'…' * (len(requirement) > 200)} is not a requirement",
             "write it as for pip: transformers==4.57.1, 'torchmetrics>=1.4', ./wheel.whl, git+https://host/project.git",
         ) from error
 
@@ -191,7 +192,7 @@ def read_lock(path: Path) -> str:
                 if number == limits().lock_values:
                     raise OptionError(f"{path} has more texts than {bound('lock_values')}")
                 if len(value) > limits().requirement_size:
-                    raise OptionError(f"{path}: {value[:60]}… has more characters than {bound('requirement_size')}")
+                    raise OptionError(f"{path}: {cut(value, 60)}… has more characters than {bound('requirement_size')}")
                 check_login(value, str(path))  # an escape may hide a login: "me\\u0040host"
         except TooManyValuesError as error:
             raise OptionError(f"{path} has {error}") from error

@@ -16,6 +16,7 @@ from sifmod.config.limits import NotReadError, bound, limits, read_bounded
 from sifmod.config.private import closed_to_author
 from sifmod.config.redact import is_secret
 from sifmod.errors import OptionError
+from sifmod.secret import cut
 
 _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
@@ -112,7 +113,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
         raise OptionError(f"{path}: requirements files include each other in a circle, or more than {_DEEPEST} deep")
     for number, text in reading.lines(path):
         if len(text) > limits().requirement_size:
-            said = f"{text[:_SHOWN]}… has more characters than {bound('requirement_size')}"
+            said = f"{cut(text, _SHOWN)}… has more characters than {bound('requirement_size')}"
             yield Line(path, number, "", (), constrains, said)
             continue
         line = _taken_apart(path, number, text, constrains)

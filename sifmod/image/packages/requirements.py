@@ -12,6 +12,7 @@ from sifmod.errors import OptionError
 from sifmod.image.packages.direct_requirement import RECIPE, direct_requirement, editable
 from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, index_word, name_of, place
 from sifmod.image.packages.requirement_lines import Line, read_lines
+from sifmod.secret import cut
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\s*\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
 _SHA256 = re.compile("sha256:([0-9a-f]{64})")
@@ -69,7 +70,7 @@ class _Requests:
         except RecursionError:
             self.problems.append(_problem(where, OptionError("a marker is nested too deep")))
         except OSError as error:  # a path that is too long
-            self.problems.append(_problem(where, OptionError(f"{str(error.filename)[:60]}…: {error.strerror}")))
+            self.problems.append(_problem(where, OptionError(f"{cut(str(error.filename), 60)}…: {error.strerror}")))
 
     def _take(self, line: Line) -> None:
         if line.problem:
@@ -92,7 +93,7 @@ class _Requests:
         digests = line.values("--hash")
         good = [found[1] for text in digests if (found := _SHA256.fullmatch(text))]
         if digests and not good:
-            raise OptionError(f"{digests[0][:80]} is not supported: use SHA-256, as sha256:HEX", _AGAIN)
+            raise OptionError(f"{cut(digests[0], 80)} is not supported: use SHA-256, as sha256:HEX", _AGAIN)
         if line.constrains:
             check_login(line.requirement, "the constraint")
             try:

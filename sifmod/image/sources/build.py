@@ -31,6 +31,7 @@ from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import bytes_to_copy, stored
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import BuildPlan
+from sifmod.secret import cut
 from sifmod.system import walk
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -105,7 +106,7 @@ def _expanded(word: str) -> Iterator[str]:
 
 def _check_length(line: str) -> None:
     if len(line) > _LONGEST:
-        raise FetchError(f"a line of the definition has more than {_LONGEST} characters: {line[:60]}…")
+        raise FetchError(f"a line of the definition has more than {_LONGEST} characters: {cut(line, 60)}…")
 
 
 def _with_arguments(line: str, arguments: Mapping[str, str]) -> str:

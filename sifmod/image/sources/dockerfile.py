@@ -29,6 +29,7 @@ from sifmod.image.sources.runtime import SHOWN
 from sifmod.image.stored import bytes_to_copy
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.plan import BuildPlan
+from sifmod.secret import cut
 from sifmod.system import walk
 
 _NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them
@@ -165,7 +166,7 @@ def _expanded(spelled: str, arguments: dict[str, str]) -> str:
         )
         if len(image) <= _LONGEST:
             return image
-    raise FetchError(f"the Dockerfile names an image with more than {_LONGEST} characters: {spelled[:60]}…")
+    raise FetchError(f"the Dockerfile names an image with more than {_LONGEST} characters: {cut(spelled, 60)}…")
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:

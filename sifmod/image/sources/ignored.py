@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from posixpath import normpath
 from typing import NamedTuple
 
+from sifmod.secret import cut
+
 _LONGEST = 1024  # characters of a line; the time to read one grows with the square
 
 
@@ -29,7 +31,7 @@ def rules_of(text: str) -> Iterator[Rule]:
         if not line or line.startswith("#"):
             continue
         if len(line) > _LONGEST:
-            raise UnclearError(line[:60])
+            raise UnclearError(cut(line, 60))
         words = normpath(line.removeprefix("!").strip()).lstrip("/").split("/")
         try:
             parts = [None if word == "**" else _part(word) for word in words]

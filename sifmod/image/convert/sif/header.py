@@ -17,6 +17,7 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.squashfs.superblock import COMPRESSIONS
 from sifmod.image.convert.squashfs.superblock import MAGIC as SQUASHFS_MAGIC
 from sifmod.image.disk import reading
+from sifmod.secret import cut
 from sifmod.system import size_text
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")
@@ -243,7 +244,7 @@ def _text(start: bytes) -> str:
         return "an XML document"
     if not head or re.search(rb"[^\t\r\n\x20-\x7e]", head):
         return ""
-    line = head.splitlines()[0][:80].decode("ascii")
+    line = cut(head.splitlines()[0].decode("ascii"), 80)
     return f"a JSON document ({line})" if head[:1] in (b"{", b"[") else f"a text ({line})"
 
 
