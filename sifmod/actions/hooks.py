@@ -14,6 +14,7 @@ from sifmod.config.redact import shown
 from sifmod.config.site import Site
 from sifmod.errors import HookError
 from sifmod.system import scratch_directory
+from sifmod.tree.locking import HOOK
 
 if TYPE_CHECKING:
     from sifmod.image.artifact import Artifact
@@ -142,7 +143,8 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None]) -> 
         file = directory / "data.json"
         file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         start = ("/bin/sh", "-c", 'exec "$1" <"$2"', "sh", hook.program, str(file))
-        ended = run_child(start, cwd=Path("/"), env=os.environ, limit=hook.seconds)
+        env = {**os.environ, HOOK: f"{os.getpid()} {name}"}
+        ended = run_child(start, cwd=Path("/"), env=env, limit=hook.seconds)
     lines = ended.lines[-_SHOWN:]
     if ended.code == 0:
         for line in lines:

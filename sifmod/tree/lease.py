@@ -12,7 +12,7 @@ the holder's directory that of its own first beat. Nothing here requires synchro
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -313,11 +313,24 @@ def _boot() -> str:
     return f"{boot} {namespace}"
 
 
+def parents() -> Iterator[int]:
+    """The process that started this one, the one that started that, and so on, as far as they live."""
+    pid = os.getppid()
+    while pid > 1:
+        yield pid
+        pid = int(_fields(pid)[1])
+
+
 def _status(pid: int) -> tuple[str, str]:
     """The state letter and the start time of a process; empty texts if unknown."""
+    fields = _fields(pid)
+    return fields[0], fields[19]
+
+
+def _fields(pid: int) -> Sequence[str]:
+    """The state letter of a process, its parent, and what proc(5) lists behind that; texts like 0 if it is unknown."""
     try:
         # The command, in parentheses, may hold anything; the state is the first field after it (proc(5)).
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "", ""
-    return fields[0], fields[19]
+        return ("", "0", *("",) * 18)

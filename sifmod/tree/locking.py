@@ -28,6 +28,7 @@ from sifmod.tree.turn import LockQueue
 from sifmod.tree.umask import decided_umask
 
 FENCED = ".fenced"
+HOOK = "_SIFMOD_HOOK"  # the variable of a hook's process: the process that waits for it, and what messages call it
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
 _BEATS = 6  # per lease time
 
@@ -285,6 +286,12 @@ def _moved_away(directory: Path, top: Path) -> Path:
     return gone
 
 
+def _started_by(holder: Holder) -> str:
+    """The hook of a lock's holder that started this process, and for which the holder waits; "" for none."""
+    pid, _, hook = os.environ.get(HOOK, "").partition(" ")
+    return hook if pid == str(holder.pid) and leases.is_here(holder) and holder.pid in leases.parents() else ""
+
+
 def _acquire(
     chain: Chain, seconds: float, turn: LockQueue, on_wait: Callable[[str], None], look: Look
 ) -> tuple[int, Holder]:
@@ -302,6 +309,11 @@ def _acquire(
             if leases.claim(chain, lease, holder):
                 turn.taken()
                 return lease.number + 1, holder
+        if last and not vacant and (hook := _started_by(last)):
+            raise LockError(
+                f"{hook} cannot change what sifmod is changing: the command that waits for the hook has the lock",
+                "run this command after that one, or in a hook of another command",
+            )
         who = str(last) if last and not vacant else "another process"
         if who != announced and not (vacant and not announced):
             announced = who

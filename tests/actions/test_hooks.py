@@ -10,8 +10,9 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.cli.outputs import hook_schema
 from sifmod.digest import sha256_file
+from support.command import SIFMOD
 from support.config import write
-from support.disk_state import State, disk_state
+from support.disk_state import State, disk_state, is_there
 from support.images import Images
 from support.processes import marked, wait_until
 from support.user import OrdinaryUser
@@ -233,3 +234,25 @@ def test_a_password_that_a_failing_hook_prints_is_not_repeated(
     said = "".join(capfd.readouterr())
     assert "\n  refused: ...\n" in said
     assert "s3cret" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("uninstall Tiny/1", 18), ("install --rebuild Tiny-1.yaml", 18), ("rollback Tiny/1", 18), ("hide Tiny/1", 0)],
+)
+def test_a_command_that_would_wait_for_its_own_hook_fails_at_once(
+    words: str, code: int, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A decision is made, but not logged, for which the module's lock is needed; another module can be changed."""
+    write(tmp_path / "Two-1.yaml", Path(easyconfig).read_text().replace("Tiny", "Two"))
+    assert run(["install", "--skip-sanity-check", easyconfig, str(tmp_path / "Two-1.yaml")]) == 0
+    sifmod = " ".join(SIFMOD)
+    lines = (f"cd {tmp_path} && {sifmod} uninstall Two/1 && {sifmod} {words}",)
+    program = hook(tmp_path, *lines, **dict.fromkeys(MOMENTS, "[]") | {"after_publish": f"[{tmp_path}/hook]"})
+    capsys.readouterr()
+    assert run(["install", "--skip-sanity-check", "--rebuild", easyconfig]) == code
+    assert f"the hook {program} (after_publish) cannot change what sifmod is changing" in capsys.readouterr().err
+    assert run(["list", "--json"]) == 0
+    (left,) = json.loads(capsys.readouterr().out)
+    assert (left["module"], left["generation"]) == ("Tiny/1", 2)
+    assert is_there(tmp_path, "prefix/life/Tiny/.life.json") == (code == 0)

@@ -493,7 +493,7 @@ ALIAS = 'set_alias("x", "singularity exec docker://a/b:1 y")\n'
     ],
 )
 @pytest.mark.parametrize("length", [300, 70_000])
-def test_nor_of_another_text(  # noqa: PLR0913, PLR0917
+def test_nor_of_another_text(
     name: str, text: str, words: str, code: int, length: int, said: Said, web: Web, tmp_path: Path
 ) -> None:
     """Neither in what is printed nor in a file that is written."""
