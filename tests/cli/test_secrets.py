@@ -13,6 +13,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.redact import shown
+from sifmod.image.registry.proxy import proxies_for
 from support.config import write
 from support.images import Images
 from support.oci import Entry
@@ -350,6 +351,50 @@ def test_a_login_that_a_proxy_repeats_is_not_printed(said: Said, web: Web, monke
     told = said("fetch", "https://host.invalid/x.sif", code=10)
     assert "407 need auth for Basic ***" in told
     assert base64.b64encode(b"joe:s3cret/px").decode().rstrip("=") not in told
+
+
+@pytest.mark.parametrize(
+    ("hosts", "through"),
+    [
+        ("x.org", True),
+        ("*.invalid", False),
+        ("x.org, *.INVALID", False),
+        (".invalid", False),
+        ("*.x.invalid", True),
+        ("*", False),
+    ],
+)
+@pytest.mark.parametrize("variable", ["no_proxy", "NO_PROXY"])
+def test_a_proxy_that_the_user_excludes_is_not_asked(
+    said: Said, web: Web, monkeypatch: pytest.MonkeyPatch, variable: str, hosts: str, through: bool
+) -> None:
+    monkeypatch.setattr(Handler, "do_CONNECT", Handler.do_GET, raising=False)
+    monkeypatch.setenv("https_proxy", web.url("", "127.0.0.1"))
+    monkeypatch.setenv(variable, hosts)
+    web.answers["host.invalid:443"] = answer(403)
+    said("fetch", "https://host.invalid/x.sif", code=10)
+    assert bool(web.asked) == through
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "through"),
+    [
+        ("[fd00::12]", "fd00::/8", False),
+        ("[fd00::12]", "x.org,[FD00::]/8", False),
+        ("[fd00::12]", "fd00:0::12", False),
+        ("[fd00::12]", "[fd00::12]", False),
+        ("[fd00::12]", "fe80::/10,10.0.0.0/8", True),
+        ("10.1.2.3", "10.0.0.0/8", False),
+        ("10.1.2.3", "11.0.0.0/8,fd00::/8", True),
+        ("host.site", "fd00::/8,10.0.0.0/8", True),
+        ("host.site", "*.site:5000", False),
+        ("host.site", "*.site:5001", True),
+    ],
+)
+def test_networks_without_a_proxy(monkeypatch: pytest.MonkeyPatch, host: str, hosts: str, through: bool) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", hosts)
+    assert ("https" in proxies_for(f"https://{host}:5000/v2/")) == through
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
-from urllib.parse import unquote
+from ipaddress import ip_address, ip_network
+from urllib.parse import unquote, urlsplit
 
 import requests
 from urllib3.exceptions import LocationParseError
@@ -23,6 +25,8 @@ def proxies_for(url: str) -> Mapping[str, str]:
 
     A URL parser would find the end of the host in an unescaped password, and show a part of the password in its error.
     """
+    if _is_excluded(url):
+        return {}
     found: Mapping[str, str] = requests.utils.get_environ_proxies(url)
     if proxy := requests.utils.select_proxy(url, found):
         if not _is_url(proxy):
@@ -34,6 +38,19 @@ def proxies_for(url: str) -> Mapping[str, str]:
                 "name an http proxy; for a SOCKS proxy install Python's package PySocks beside sifmod",
             )
     return found
+
+
+def _is_excluded(url: str) -> bool:
+    """Whether `no_proxy` excludes the host in a form that requests does not know: `*.site`, or a network of IPv6."""
+    parts, text = urlsplit(url), os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    host = parts.hostname or ""
+    for word in text.lower().replace(" ", "").split(","):
+        if word.startswith("*.") and (host.endswith(word[1:]) or f"{host}:{parts.port}".endswith(word[1:])):
+            return True
+        with suppress(ValueError):  # a name
+            if ip_address(host) in ip_network(re.sub(r"[\[\]]", "", word), strict=False):
+                return True
+    return False
 
 
 def _variable(proxy: str) -> str:
