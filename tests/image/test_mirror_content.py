@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,39 @@ def test_a_mirror_whose_blobs_do_not_arrive_is_passed_over(
         broken.stop()
     assert found.sha256 == good.sha256
     assert f"/v2/{name}/blobs/{layer}" in [path for path, _ in broken.asked]
+
+
+@pytest.mark.parametrize("kind", ["docker", "oras"])
+@pytest.mark.parametrize("how", ["a page", "another manifest", "nothing"])
+def test_a_mirror_that_gives_another_manifest_is_named(
+    images: Images, registry: Registry, tmp_path: Path, kind: str, how: str
+) -> None:
+    """Also where the store has the image already; one that only lacks it is not."""
+    if kind == "docker":
+        source = registry.push_layout(images.tiny_layout("named"), "named:1.0")
+    else:
+        source = registry.push_sif(images.tiny(), "named-sif:1.0")
+    good = Prefix(tmp_path / "good").fetch(plan(source))
+    pinned, name = f"{source.removesuffix(':1.0')}@{good.origin.manifest}", source.split("/")[-1].partition(":")[0]
+    other = Misbehaving()
+    other.answers[f"/v2/{name}/manifests/{good.origin.manifest}"] = {
+        "a page": answer(200, b"<html>Log in</html>", {"Content-Type": "text/html; charset=utf-8"}),
+        "another manifest": answer(200, b"{}", {"Content-Type": OCI}),
+        "nothing": answer(404),
+    }[how]
+    other.start()
+    try:
+        host = f"127.0.0.1:{other.server_address[1]}"
+        settings, prefix = Settings(mirrors=((registry.address, (host,)),)), Prefix(tmp_path / "prefix")
+        rounds = [prefix.fetch(plan(pinned), settings=replace(settings, fresh=fresh)) for fresh in (False, True)]
+    finally:
+        other.stop()
+    for found in rounds:
+        assert found.sha256 == good.sha256
+        told = [
+            note for note in found.notes if f"taken from {registry.address}, since the mirror {host}/{name} " in note
+        ]
+        assert len(told) == (how != "nothing")
 
 
 def test_the_next_mirror_is_asked_first(images: Images, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def convert(request: Fetching) -> Fetched:
     with request.store.workspace() as workspace:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
         if made := _made_before(request, image, how):
-            return made
+            return replace(made, notes=(*image.notes, *made.notes))
         shared = request.settings.shared
         image = replace(image, sources=with_shared(image.sources, shared))
         metadata = _metadata(request, image)
@@ -70,7 +70,7 @@ def convert(request: Fetching) -> Fetched:
         written = beside.submit(_flush, request.incoming)  # so that the store's sync need not wait
         sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
         written.result()
-    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
+    return Fetched(request.incoming, sha256, size, (*image.notes, *metadata.warnings, *warnings), origin)
 
 
 def pinned(request: FetchRequest) -> Fetched | None:

@@ -161,6 +161,7 @@ class OciImage:
     manifest: Manifest
     config: ImageConfig
     sources: tuple[BlobSource, ...]
+    notes: tuple[str, ...] = ()  # for the user
 
 
 def of_files(manifest: Manifest, config: ImageConfig, blobs: tuple[Stored, ...]) -> OciImage:

@@ -129,6 +129,7 @@ class Registry:
         self._reference = reference
         self._arch = arch
         self._patience = patience
+        self.notes: tuple[str, ...] = ()  # for the user, about mirrors that gave something else
         http = Http(settings.insecure_registries)
         self._repositories = [
             Repository(
@@ -172,20 +173,27 @@ class Registry:
     def _first(self, ask: Callable[[Repository], _Result]) -> _Result:
         """The result of the first repository that works; those before it are not tried again."""
         failures: list[str] = []
+        wrong: list[str] = []
         *mirrors, origin = self._repositories
         for mirror in mirrors:
             try:
                 found = ask(mirror)
             except FetchError as error:
                 failures.append(f"\n    mirror {mirror.place}: {error.message}")
+                if error.status is None and not isinstance(error, TransientError):  # not only missing or not reached
+                    wrong.append(f"the mirror {mirror.place} failed: {error.message}")
                 self._repositories.remove(mirror)
             else:
-                return found
-        try:
-            return retry(lambda: ask(origin), self._patience)
-        except FetchError as error:
-            error.message += "".join(failures)
-            raise
+                break
+        else:
+            mirror = origin
+            try:
+                found = retry(lambda: ask(origin), self._patience)
+            except FetchError as error:
+                error.message += "".join(failures)
+                raise
+        self.notes += tuple(f"taken from {mirror.place.host}, since {why}" for why in wrong)
+        return found
 
     def _resolve(self, repository: Repository) -> Manifest:
         reference = self._reference

@@ -16,7 +16,8 @@ def _open(reference: Reference, arch: str, settings: Settings, _workspace: Path 
     manifest = registry.manifest()
     check_layers(manifest, reference.source)  # first: the config of an artifact is not an image's
     sources = tuple(BlobSource(layer, registry.blob(layer)) for layer in manifest.layers)
-    return OciImage(manifest, registry.config(manifest), sources)
+    config = registry.config(manifest)
+    return OciImage(manifest, config, sources, registry.notes)
 
 
 DOCKER = SourceKind(

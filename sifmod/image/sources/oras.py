@@ -29,13 +29,14 @@ def _download(request: Fetching, patience: RetryPolicy = RETRY_POLICY) -> Fetche
     sha256 = layer.digest.removeprefix("sha256:")
     if not settings.fresh and (there := request.store.find(sha256)) and not damaged(request.store, there):
         request.store.gave(there, origin, source_of(reference))
-        return Fetched(there, sha256, layer.size, (), origin)
+        return Fetched(there, sha256, layer.size, registry.notes, origin)
     if found := from_other_store(request, sha256):
-        return replace(found, origin=origin)
+        return replace(found, origin=origin, notes=registry.notes)
     get = registry.blob(layer)
     name = request.image.filename
     remote = Remote(name, get, layer.size, layer.digest, by_digest=True, check=refuse_other_files)
-    return download_sif(request, remote, origin, patience)
+    fetched = download_sif(request, remote, origin, patience)
+    return replace(fetched, notes=(*registry.notes, *fetched.notes))
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
