@@ -122,6 +122,20 @@ def test_a_login_that_belongs_there_works_and_is_kept_nowhere(machine: Machine, 
     assert wrong.code != 0
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("way", ["netrc", "UV_INDEX_URL", "a named index"])
+def test_a_login_that_an_index_refuses_is_named(machine: Machine, index: Web, way: str, status: int) -> None:
+    """It was called a package that does not exist."""
+    env = ways(machine, index)[way] | ({} if way == "netrc" else {"HOME": str(machine.top / "nobody")})
+    index.answers["/simple/demo/"] = answer(status, b"", {"WWW-Authenticate": "Basic realm=x"} if status == 401 else {})
+    refused = checked(machine, ("add", NAME, "demo"), env)
+    assert refused.code == 10
+    said = {401: "401 Unauthorized", 403: "403 Forbidden"}[status]
+    url = index.url("/simple", "127.0.0.1")
+    assert re.search(rf"error: the index {url}/? answered {said}, and was not searched for demo\n", refused.stderr)
+    assert "check the login: put it in ~/.netrc" in refused.stderr
+
+
 def test_a_login_that_would_be_kept_is_refused(machine: Machine) -> None:
     machine.add("demo").ok()
     lock = (machine.live() / "pylock.toml").read_text()

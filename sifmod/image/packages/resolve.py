@@ -40,7 +40,7 @@ from sifmod.image.packages.package_lock import (
     without_others,
     without_queries,
 )
-from sifmod.image.packages.request import LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
+from sifmod.image.packages.request import KEEP_LOGIN, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.uv_settings import write_private
 
@@ -56,6 +56,7 @@ _NO_PAGE = re.compile(r"Failed to read `--find-links` URL: (\S+).*HTTP status cl
 _CRASHED = (-signal.SIGABRT, -signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGSEGV)  # also as a shell says it
 _REQUIRED = re.compile(r'^archive = \{ url = "([^"]*)"', re.MULTILINE)
 _CHOSEN = re.compile(r"DEBUG Selecting: ([\w.-]+)==(\S+)")
+_REFUSED = re.compile(r"An index(?: URL)? \(([^\s)]+)\) .*?(401 Unauthorized|403 Forbidden)")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
@@ -283,7 +284,13 @@ def _explained(lines: Sequence[str], python: ImagePython, wanted: PackageRequest
             )
     if compiled := _NO_WHEEL.search(text):
         return NoWheelError(f"{compiled[1]} has no wheel for this image, so it would have to be compiled")
-    if unknown := _UNKNOWN.search(text):
+    unknown = _UNKNOWN.search(text)
+    if unknown and (refused := _REFUSED.search(text)):
+        return FetchError(
+            f"the index {refused[1]} answered {refused[2]}, and was not searched for {unknown[1]}",
+            f"check the login: {KEEP_LOGIN}" + "; or the spelling of the package" * refused[2].startswith("403"),
+        )
+    if unknown:
         return _not_found(unknown[1], python, wanted)
     for key, own in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
