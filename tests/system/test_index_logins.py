@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -189,6 +190,35 @@ def signing(machine: Machine) -> Iterator[Web]:
     server.start()
     yield server
     server.stop()
+
+
+def exposed(top: Path, stop: threading.Event, seen: set[str]) -> None:
+    """Collect the files with the signature that anybody could read for a moment."""
+    while not stop.is_set():
+        for directory, below, files in os.walk(top):
+            with suppress(OSError):
+                below[:] = [name for name in below if Path(directory, name).stat().st_mode & 0o001]
+                below[:] = [name for name in below if name not in ("images", "software", "modules")]
+            for path in (Path(directory, name) for name in files if name.endswith((".toml", ".txt", ".in", ".json"))):
+                with suppress(OSError):
+                    if path.stat().st_mode & 0o004 and SECRET in path.read_text():
+                        seen.add(str(path))
+
+
+def test_nobody_can_read_a_signed_link_while_packages_are_added(machine: Machine, signing: Web) -> None:
+    """uv wrote its lock with mode 0644 into `.staging/`, where it stood until sifmod had taken the signatures out."""
+    stop, seen = threading.Event(), set[str]()
+    watchers = [threading.Thread(target=exposed, args=(machine.prefix, stop, seen)) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        done = machine.sifmod("add", NAME, "demo", env={"UV_DEFAULT_INDEX": signing.url("/simple", "127.0.0.1")})
+    finally:
+        stop.set()
+        for watcher in watchers:
+            watcher.join()
+    done.ok()
+    assert seen == set()
 
 
 def test_the_signature_in_a_link_of_an_index_fetches_and_is_kept_nowhere(machine: Machine, signing: Web) -> None:

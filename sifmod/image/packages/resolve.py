@@ -42,7 +42,7 @@ from sifmod.image.packages.package_lock import (
 )
 from sifmod.image.packages.request import KEEP_LOGIN, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
-from sifmod.image.packages.uv_settings import write_private
+from sifmod.image.packages.uv_settings import closed_to_others
 
 _NO_DIGEST = "0" * 64
 _LONGEST = 2000  # characters of a line of uv in which a name is looked for: more take quadratic time
@@ -86,12 +86,30 @@ def resolve(
     such distributions, or none with the required digests, and FetchError if an index cannot be asked, a package would
     have to be compiled (NoWheelError), or uv crashes.
     """
+    place = uv.place
+    with closed_to_others(uv.directory):
+        try:
+            written = _compiled(python, wanted, earlier, uv, trees)
+        finally:
+            (uv.directory / LOCK).unlink(missing_ok=True)  # its URLs may be signed
+    for url in _REQUIRED.findall(written):  # by a package, whose metadata would have the login too
+        check_login(url, "the URL of a required package")
+    _check_named(written, wanted, trees, place)
+    lock = without_logins(written)  # uv writes the URLs of its variables into the lock, with their logins
+    sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
+    resolved = _held_to(wanted, _without(python, lock, wanted, sources))
+    lock = as_before(resolved.lock, earlier, named)
+    return replace(resolved, lock=without_queries(lock), fetched=lock)
+
+
+def _compiled(python: ImagePython, wanted: PackageRequest, earlier: str, uv: Uv, trees: Trees) -> str:
+    """The lock that uv writes. Raises as `resolve`."""
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
     all_as_metadata = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
     visible = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
     _write_metadata_wheels(visible, work / "in_image")
-    write_private(work / LOCK, _preferences(python, earlier))  # its URLs may be signed
+    (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     (work / "constraints.txt").write_text("".join(f"{line}\n" for line in wanted.constraints or ()))
     lines = (*(_as_read(text, trees) for text in wanted.requirements), *(f"-e {path}" for path in wanted.editable))
@@ -107,15 +125,7 @@ def resolve(
         raise FetchError(f"uv crashed{last}", "use another version of this package, or leave it out" if last else "")
     if ended.code != 0:
         raise _explained(ended.lines, python, wanted)
-    written = (work / LOCK).read_text()
-    for url in _REQUIRED.findall(written):  # by a package, whose metadata would have the login too
-        check_login(url, "the URL of a required package")
-    _check_named(written, wanted, trees, place)
-    lock = without_logins(written)  # uv writes the URLs of its variables into the lock, with their logins
-    sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
-    resolved = _held_to(wanted, _without(python, lock, wanted, sources))
-    lock = as_before(resolved.lock, earlier, named)
-    return replace(resolved, lock=without_queries(lock), fetched=lock)
+    return (work / LOCK).read_text()
 
 
 def _check_named(lock: str, wanted: PackageRequest, trees: Trees, place: str) -> None:

@@ -9,9 +9,10 @@ import base64
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import date, time
 from netrc import NetrcParseError, netrc
 from pathlib import Path
@@ -90,10 +91,21 @@ def write_config(directory: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file for uv that nobody else may read; uv, which may replace the text, keeps the mode."""
+    """Write a file for uv that nobody else may read."""
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
         file.write(text)
+
+
+@contextmanager
+def closed_to_others(directory: Path) -> Iterator[None]:
+    """Let nobody else into a directory while uv writes there: its files are as open as the umask says."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    directory.chmod(mode & ~0o077)
+    try:
+        yield
+    finally:
+        directory.chmod(mode)
 
 
 def without_own_logins(output: bytes) -> bytes:
