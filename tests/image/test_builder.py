@@ -16,7 +16,7 @@ import pytest
 from sifmod.errors import SifmodError
 from sifmod.image.artifact import Artifact, FetchRequest, no_progress
 from sifmod.image.builder import build_method, dockerfile_builder
-from sifmod.image.fetch import fetch_image
+from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.program import probe_runtime
 from sifmod.image.sources.build import bases, inputs, remote_digests
@@ -35,6 +35,7 @@ from support.recipes import base, contents, recipe
 from support.registry import Registry
 from support.runtime import RUNTIME
 from support.user import NAME, OrdinaryUser
+from support.web import Handler, Web, answer
 from support.wheels import wheel
 
 PROGRAMS = ("sh", "cat", "cp", "echo", "env", "ls", "mkdir", "mv", "rm", "stat", "test", "touch", "true")
@@ -267,6 +268,35 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
 
 
 @pytest.mark.skipif(not shutil.which("buildah"), reason="needs buildah, which scripts/provision installs")
+def test_a_registry_that_a_dockerfile_names_gets_no_login_of_variables(
+    tmp_path: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """buildah sends it none, but sifmod did, when it looked up the images behind FROM."""
+    logins, registry = list[str](), Web()
+
+    def closed(handler: Handler) -> None:
+        logins.append(handler.headers.get("Authorization", ""))
+        answer(401, b"", {"WWW-Authenticate": "Basic realm=x"})(handler)
+
+    registry.answers["/v2/"] = registry.answers["/v2/base/manifests/1"] = closed
+    registry.start()
+    try:
+        for name, value in (("USERNAME", "me"), ("PASSWORD", "s3cret")):
+            monkeypatch.setenv(f"APPTAINER_DOCKER_{name}", value)
+        write(tmp_path / "context/Dockerfile", f"FROM 127.0.0.1:{registry.server_address[1]}/base:1\n")
+        image = replace(recipe(tmp_path), build=BuildPlan(dockerfile=f"{tmp_path}/context/"))
+        with prefix.store() as store:
+            announced_size(image, RUNTIME.plan, store)
+        asked = len(logins)
+        with pytest.raises(SifmodError, match="failed with exit code"):
+            made(prefix, image)
+    finally:
+        registry.stop()
+    assert asked
+    assert len(logins) > asked
+    assert set(logins) <= {"", "Basic Og=="}  # which buildah sends for no login
+
+
 def test_a_context_that_changes_while_it_is_built_is_built_again(
     tmp_path: Path, prefix: Prefix, dockerfile: ImagePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +382,7 @@ def image_key(image: ImagePlan) -> str:
 INSTALLER = """
 import sys
 from pathlib import Path
-from sifmod.image.fetch import fetch_image
+from sifmod.image.fetch import announced_size, fetch_image
 from support.fetching import Prefix
 from support.recipes import recipe
 from support.runtime import RUNTIME

@@ -173,7 +173,12 @@ def _known(request: FetchRequest) -> tuple[str, str]:
     """Digests of the current inputs of the build, and of the other images in it. Raises FetchError."""
     with request.store.workspace() as place:
         check_holes(context_files(request.build), place, "exclude it in .dockerignore")
-    return _digest(request.build), remote_digests(request, base_images(request.build))
+    return _digest(request.build), remote_digests(_without_variables(request), base_images(request.build))
+
+
+def _without_variables(request: FetchRequest) -> FetchRequest:
+    """The request, without the login of APPTAINER_DOCKER_*: the Dockerfile names the registries, as to buildah."""
+    return replace(request, settings=replace(request.settings, named=False))
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
@@ -184,7 +189,7 @@ def _announced(request: FetchRequest) -> int | None:
     """Bytes of the build's other images and context, without the downloads of its commands; None if unknown."""
     if made := _pinned(request):
         return bytes_to_copy(made, request)
-    return size_of(request, context_files(request.build), base_images(request.build))
+    return size_of(_without_variables(request), context_files(request.build), base_images(request.build))
 
 
 def _fetch(request: Fetching) -> Fetched:
