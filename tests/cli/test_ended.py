@@ -212,3 +212,45 @@ def test_a_module_that_comes_back_to_a_stack_is_as_it_says(here: Path, capfd: py
     assert " [D] App/2: shown\n" in told(capfd, PLAN)
     assert run([*APPLY, "-q"]) == 0
     assert not read_life(Layout(here / "prefix"), "App").of("2").hidden
+
+
+def of_three(here: Path, app_2: str = "{easyconfig: App-2.yaml}") -> None:
+    write(here / "stack.yaml", f"easyconfigs: [{app_2 + ', ' if app_2 else ''}Other-1.yaml]\n")
+
+
+def gone(*words: str) -> None:
+    assert run(["retire", "App/2", "--since", "2020-01-01", *words]) == 0
+    assert run(["gc", "--yes", "--now", "--ignore-jobs"]) == 0
+
+
+def test_what_staff_retire_stays_away_though_the_stack_has_deprecated_it(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was installed again, and was retired all the same."""
+    layout, module = Layout(here / "prefix"), ModuleName("App", "2")
+    of_three(here, "{easyconfig: App-2.yaml, deprecated: {since: 2026-01-01, until: 2999-01-01, message: old}}")
+    assert run([*APPLY, "-q"]) == 0
+    gone("--successor", "Other/1")
+    of_three(here)
+    assert " [E] App/2: it was retired on 2020-01-01, and removed" in told(capfd, PLAN)
+    assert run(APPLY) == 0
+    assert live_number(layout, module) is None
+
+
+def test_what_a_stack_decided_ends_when_it_names_the_module_again(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a module that was removed in between the stack forgot it, and it stayed hidden."""
+    layout = Layout(here / "prefix")
+    of_three(here, "{easyconfig: App-2.yaml, hidden: true}")
+    assert run([*APPLY, "-q"]) == 0
+    of_three(here, "")
+    assert run([*APPLY, "-q"]) == 0
+    gone()
+    assert run([*APPLY, "-q"]) == 0
+    of_three(here)
+    assert run(["retire", "--undo", "App/2"]) == 0
+    assert " [D] App/2: shown\n" in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    assert not read_life(layout, "App").of("2").hidden
+    assert live_number(layout, ModuleName("App", "2")) is not None

@@ -42,12 +42,9 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     ours = set(before.decided if before else ())
     wanted: dict[str, NameLife] = {}
     changes: list[tuple[ModuleName, str]] = []
-    gone = {str(module) for module in plan.unnamed}
-    names = {module.name for module in plan.unnamed} - {_name(step) for step in steps}
-    # they end where it is named again
-    decided = [
-        each for each in ours if _name_in(each) in names or (not _default(each) and each.partition(" ")[0] in gone)
-    ]
+    # of what is named no more they end where it is named again: a retired module keeps its life after a gc
+    named = {str(step.module) for step in steps} | {_name(step) for step in steps}
+    decided = [each for each in ours if _subject(each) not in named and _is_there_still(plan, each)]
     for name, of_name in groupby(sorted(steps, key=_name), key=_name):
         now = life = read_life(plan.layout, name)
         away = set[str]()
@@ -93,6 +90,17 @@ def _is_in_force(plan: StackPlan, decided: LifecycleChanges, one: str) -> bool:
 def _default(one: str) -> bool:
     """Whether an entry of `decided` is about a default: that of earlier versions of sifmod is the name alone."""
     return one.partition(" ")[2] == _DEFAULT or "/" not in one
+
+
+def _subject(one: str) -> str:
+    """The module that an entry of `decided` is about; for a default, the name."""
+    return _name_in(one) if _default(one) else one.partition(" ")[0]
+
+
+def _is_there_still(plan: StackPlan, one: str) -> bool:
+    life, (module, _, part) = read_life(plan.layout, _name_in(one)), one.partition(" ")
+    mine = life.of(module.partition("/")[2])
+    return bool(life.default) if _default(one) else bool(getattr(mine, part)) if part else mine != Life()
 
 
 def _name_in(one: str) -> str:

@@ -171,10 +171,11 @@ def _unless_ended(step: Step, layout: Layout, names: Collection[str], decided: C
     module, entry = step.module, step.member.entry
     if step.mark != " " or module is None or module.name not in names:
         return step
-    ours = {str(module), f"{module} retired", f"{module} deprecated"}.intersection(decided)
+    life = read_life(layout, module.name).of(module.version)
+    ours = {str(module), f"{module} {'retired' if life.retired else 'deprecated'}"}.intersection(decided)
     if ours and not (entry.retired or entry.deprecated):
         return step  # the stack reinstates it
-    day = read_life(layout, module.name).of(module.version).refused_from
+    day = life.refused_from
     if day is None or day > today():
         return step
     why = f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
