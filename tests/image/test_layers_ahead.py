@@ -8,6 +8,7 @@ import lzma
 import os
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import zstandard
 from sifmod.errors import ImageError
 from sifmod.image.convert import budget as watching
 from sifmod.image.convert.budget import CpuWatch
+from sifmod.image.convert.layers import decompress
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.decompress import CHUNK, chunks, threads_for
 from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings
@@ -88,6 +90,22 @@ def test_leaving_early_ends_the_threads() -> None:
     with pytest.raises(KeyError), ReadAhead([Stored(LONG)] * 3, NOTHING, 2) as ahead, ahead.layer() as data:
         next(data)
         raise KeyError
+
+
+def test_a_small_layer_that_is_named_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 1 MB that was named 5000 times was unpacked to 5 TB: only each by itself had a bound."""
+    monkeypatch.setattr(decompress, "FREE", CHUNK)
+    blob = Stored(gzip.compress(bytes(20 * CHUNK)))
+    most = 2000 * blob.size // (20 * CHUNK)
+    with ReadAhead([Stored(LONG), *[blob] * 2 * most], NOTHING) as ahead, ahead.layer() as first:
+        assert len(b"".join(first)) == len(LONG)  # whose own size lets more be unpacked
+    with ReadAhead([blob] * 2 * most, NOTHING) as ahead:
+        for _ in range(most):
+            with ahead.layer() as data:
+                deque(data, maxlen=0)
+        said = r"and those below unpack to over 2000 times their size \(`limits: "
+        with pytest.raises(Malformed, match=said), ahead.layer() as data:
+            deque(data, maxlen=0)
 
 
 def test_a_layer_that_is_not_what_the_config_states() -> None:

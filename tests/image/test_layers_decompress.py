@@ -278,7 +278,7 @@ def test_a_small_layer_that_unpacks_to_terabytes(
     pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bzip2 of 226 kB took over ten minutes; `layer_ratio` is the bound beyond the first bytes."""
-    monkeypatch.setattr(decompress, "_FREE", 16 << 20)
+    monkeypatch.setattr(decompress, "FREE", 16 << 20)
     data = pack(bytes(48 << 20))
     with pytest.raises(Malformed, match=r"unpacks to over 2000 times its size \(`limits: \{layer_ratio: N\}`"):
         uncompressed(data)
@@ -287,5 +287,5 @@ def test_a_small_layer_that_unpacks_to_terabytes(
         assert len(uncompressed(data)) == 48 << 20
     finally:
         use_limits(Limits())
-    monkeypatch.setattr(decompress, "_FREE", 1 << 30)
+    monkeypatch.setattr(decompress, "FREE", 1 << 30)
     assert len(uncompressed(data)) == 48 << 20

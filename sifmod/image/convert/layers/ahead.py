@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import NamedTuple, Self
 
+from sifmod.config.limits import limits, raised
+from sifmod.image.convert.layers import decompress
 from sifmod.image.convert.layers.decompress import chunks, threads_for
 from sifmod.image.convert.layers.stream import Blob, Malformed
 
@@ -31,6 +33,8 @@ class ReadAhead:
         self._progress = progress
         self._processors = processors
         self._total = sum(blob.size for blob in blobs)
+        self._most = limits().layer_ratio * sum({blob.digest or id(blob): blob.size for blob in blobs}.values())
+        self._unpacked = 0
         self._read = 0  # compressed bytes
         self._counting = threading.Lock()
         self._under_way: deque[_Layer] = deque()
@@ -77,6 +81,11 @@ class ReadAhead:
     def _chunks(self) -> Iterator[bytes]:
         for chunk in self._under_way[0].certified:
             self._progress(self._read, self._total)
+            self._unpacked += len(chunk)
+            if self._unpacked > max(decompress.FREE, self._most):  # as one of a few bytes that is named many times
+                raise Malformed(
+                    f"and those below unpack to over {limits().layer_ratio} times their size{raised('layer_ratio')}"
+                )
             yield chunk
         self._progress(self._read, self._total)
 

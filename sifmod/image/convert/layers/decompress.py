@@ -27,7 +27,7 @@ _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # memory limit of an xz stream in bytes
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # with the magic after it: a tar's first name may be BZh1
 HEAD = 10  # bytes that identify a blob's compression
-_FREE = 16 << 30  # bytes that a layer of any size may unpack to
+FREE = 16 << 30  # bytes that a layer, or an image, of any size may unpack to
 _WORTH = 16 << 20  # bytes; rapidgzip's threads do not pay off for smaller gzip blobs
 _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, and about 40 MB of memory per thread
 
@@ -97,7 +97,7 @@ def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes
     try:
         for chunk in _uncompressed(compressed):
             done += len(chunk)
-            if done > _FREE and done > limits().layer_ratio * compressed.taken:
+            if done > FREE and done > limits().layer_ratio * compressed.taken:
                 raise Malformed(f"unpacks to over {limits().layer_ratio} times its size{raised('layer_ratio')}")
             yield chunk
     except Malformed:
