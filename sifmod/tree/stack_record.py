@@ -74,7 +74,7 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
             continue
         if (applied := read_applied(layout, name)) is None:
             raise OSError(f"{_path(layout, name)} is not a readable record")
-        for sha256 in applied.images:
+        for sha256 in dict.fromkeys(applied.images):
             found.setdefault(sha256, []).append(name)
     return found
 
