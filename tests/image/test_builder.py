@@ -1,5 +1,6 @@
 """Images that need a builder: commands upon a base, what is built once, and what is said where nothing can build."""
 
+import grp
 import json
 import os
 import pwd
@@ -373,6 +374,23 @@ def test_what_a_killed_builder_has_left_to_other_ids_goes_with_the_next_run(
     assert left.stat().st_uid not in (user_with_ids.uid, 0)
     assert call_as(user_with_ids, next_run) == (before, ())
     assert not left.exists()
+
+
+def test_commands_run_in_a_tree_of_a_group(shared_tmp: Path, shell: Path, user_with_ids: User) -> None:
+    """ "failed to create staging file": new directories had its group, which the user namespace does not know."""
+    tree, source = shared_tmp / "tree", shared_tmp / "base.sif"
+    shutil.copy(shell, source)
+    source.chmod(0o644)
+    tree.mkdir()
+    os.chown(tree, user_with_ids.uid, grp.getgrnam("games").gr_gid)
+    tree.chmod(0o2775)
+    home = pwd.getpwuid(user_with_ids.uid).pw_dir
+
+    def built() -> bytes:
+        os.environ["HOME"] = home
+        return contents(made(Prefix(tree), recipe(source, post="echo made >/srv/made")).path, "/srv")["/srv/made"]
+
+    assert call_as(user_with_ids, built) == b"made\n"
 
 
 def image_key(image: ImagePlan) -> str:

@@ -75,6 +75,9 @@ def run_runtime(
     with writing(workspace):
         for name in ("cache", "tmp", "config"):
             (workspace / name).mkdir(mode=0o700)
+            # in a group's tree they would pass on a group that a fakeroot's user namespace does not know
+            os.chown(workspace / name, -1, os.getegid())
+            (workspace / name).chmod(0o700)
         _link_credentials(os.environ, request.runtime, workspace / "config")
     request.progress(shown, 0, None)
     try:
