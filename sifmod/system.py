@@ -134,6 +134,21 @@ def not_own(place: Path) -> str:
     return f"other users can write {place}" if status.st_mode & 0o022 else ""
 
 
+def planted_by(path: Path, trusted: int) -> str:
+    """The user who made `path`, or a directory above it, where all may write, as in /tmp; "" for nobody.
+
+    Nobody is root, this user, and the `trusted` one. Also "" for a path that is gone or closed.
+    """
+    known = (0, os.geteuid(), trusted)
+    for start in dict.fromkeys((path.absolute(), Path(os.path.realpath(path)))):
+        for place in (*reversed(start.parents), start):
+            with suppress(OSError):
+                owner = place.lstat().st_uid
+                if owner not in known and place.parent.stat().st_mode & stat.S_IWOTH:
+                    return user_name(owner)
+    return ""
+
+
 def open_to_others(place: Path) -> bool:
     """Whether other users can add files to a directory. A group named like its only member is that user's own."""
     status, me = place.stat(), user_name(os.geteuid())

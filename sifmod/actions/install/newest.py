@@ -117,11 +117,14 @@ def upgrades(
     The site's options of its earlier install apply, such as `--site`, unless `given` overrides them. An easyconfig that
     upgrades several modules is installed once.
     """
+    from sifmod.actions.install.reapply import check_not_planted
+
     made = {one.module: one for one in installations}
     found = {one.module: one for one in sorted(newer, key=lambda one: one.what == "easyconfig")}
     seen = set()
     for module, one in found.items():
         installed = made[module].provenance
+        check_not_planted(made[module], Path(one.now if one.what == "easyconfig" else installed.easyconfig))
         recorded = {name[2:].replace("-", "_"): value for name, value in installed.asked.options}
         of_site = {key: text for key, text in recorded.items() if key in KEYS}
         if one.what == "easyconfig":

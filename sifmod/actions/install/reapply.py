@@ -26,8 +26,17 @@ from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
-from sifmod.errors import EasyconfigNotFoundError, HeldError, InstallError, ModuleError, SifmodError, error_of
+from sifmod.errors import (
+    EasyconfigNotFoundError,
+    HeldError,
+    InstallError,
+    ModuleError,
+    PermissionsError,
+    SifmodError,
+    error_of,
+)
 from sifmod.module.plan import Plan
+from sifmod.system import planted_by
 from sifmod.tree.history import read_past
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
@@ -194,12 +203,12 @@ def _apply(
 def planned(installation: Installation) -> tuple[Plan, Site]:
     """The plan and site that the easyconfig of an installation gives now, with its own options; changes nothing.
 
-    If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
-    Raises OSError, ModuleError if the image is gone or the easyconfig is now another module's, and the errors of
-    `decide` and `find_in_image`.
+    If the easyconfig is gone, unreadable or planted by another user, the copy in the module is used, which may lack the
+    files that it extends. Raises OSError, ModuleError if the image is gone or the easyconfig is now another module's,
+    and the errors of `decide` and `find_in_image`.
     """
     made = installation.provenance
-    if not os.access(made.easyconfig, os.R_OK):
+    if not os.access(made.easyconfig, os.R_OK) or planted_by(Path(made.easyconfig), owner_of(installation)):
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
     prefix = str(installation.prefix)
@@ -260,6 +269,7 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
             f"{installation.module}: its easyconfig {path} is gone",
             f"restore it from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
+    check_not_planted(installation, path)
     given, options = _options(installation, asked)
     facts = dict(made.facts)
     variable = facts.get(f"{OWN_VARIABLES}SIFMOD_SITE", "")  # for a site file outside the site directories
@@ -280,6 +290,22 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
             f"sifmod install {path}; then sifmod uninstall {installation.module}",
         )
     return decision
+
+
+def check_not_planted(installation: Installation, easyconfig: Path) -> None:
+    """Raise PermissionsError if another user made the path that an earlier install recorded, as in /tmp."""
+    if who := planted_by(easyconfig, owner_of(installation)):
+        raise PermissionsError(
+            f"{installation.module}: its easyconfig {easyconfig} is now a file of {who}, who may not be its author",
+            "if you trust it, install it by its path",
+        )
+
+
+def owner_of(installation: Installation) -> int:
+    """The id of the user who installed a generation, -1 if it is gone."""
+    with suppress(OSError):
+        return os.stat(installation.root).st_uid  # noqa: PTH116 (a text)
+    return -1
 
 
 def _options(installation: Installation, asked: RerenderContext) -> tuple[dict[str, str], InstallOptions]:

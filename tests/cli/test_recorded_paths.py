@@ -1,0 +1,65 @@
+"""The path of an easyconfig in a receipt, which another user has made again where all may write."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.config import write
+from support.images import Images
+from support.registry import Registry
+
+SKIP = "--skip-sanity-check"
+OTHER = 71_000
+
+
+@pytest.fixture
+def checkout(
+    needs_root: None,  # noqa: ARG001
+    shared_tmp: Path,
+    images: Images,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """A directory in one like /tmp, with the easyconfig of a module that is installed."""
+    place = shared_tmp / "like tmp"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(shared_tmp / "tree"))
+    reference = registry.push_layout(images.tiny_layout(), "recorded:1")
+    text = f"name: App\nversion: '1'\nimage: {{sources: ['{reference}']}}\nwrappers: [sh]\n"
+    easyconfig = write(place / "checkout/App-1.yaml", text)
+    assert run(["install", str(easyconfig), SKIP]) == 0
+    registry.push_layout(images.tiny_layout("moved"), "recorded:1")
+    return easyconfig.parent
+
+
+def changed(checkout: Path) -> None:
+    """As after `rm -r` by its owner, and `mkdir` by somebody else."""
+    easyconfig = checkout / "App-1.yaml"
+    write(easyconfig, easyconfig.read_text() + "env: {STRANGER: was here}\n")
+
+
+@pytest.mark.parametrize("words", [["install", "--module-only", "--installed", "--yes"], ["upgrade", "--all"]])
+def test_nobody_elses_easyconfig_is_taken(checkout: Path, words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """A stranger's image and variables came into the module of everybody."""
+    changed(checkout)
+    for path in (checkout, *checkout.iterdir()):
+        os.chown(path, OTHER, OTHER)
+    there = Path(os.environ["SIFMOD_PREFIX"], "software/App")
+    before = sorted(there.rglob("*"))
+    capfd.readouterr()
+    assert run(words) == 25
+    said = " ".join("".join(capfd.readouterr()).split())
+    assert f"is now a file of user {OTHER}, who may not be its author" in said
+    assert sorted(there.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [["install", "--module-only", "--installed", "--yes"], ["upgrade", "--all"]])
+def test_ones_own_is(checkout: Path, words: list[str]) -> None:
+    changed(checkout)
+    there = Path(os.environ["SIFMOD_PREFIX"], "software/App")
+    before = sorted(there.rglob("*"))
+    assert run(words) == 0
+    assert sorted(there.rglob("*")) != before
