@@ -14,7 +14,7 @@ from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
-from sifmod.cli.stack_format import counts, disk_needed, lines, of_jobs, summary, tell
+from sifmod.cli.stack_format import counts, disk_needed, lines, of_jobs, of_views, summary, tell
 from sifmod.config.option import in_full, option_of
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
@@ -141,7 +141,7 @@ def apply(given: ApplyOptions) -> int:
     codes = (error.exit_code for error in failed.values())
     code = max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))
     speak = say if code else speak
-    for line in of_jobs(outcome):
+    for line in (*of_jobs(outcome), *of_views(outcome)):
         speak(line)
     if given.as_json:
         print_json(report.report(plan, outcome.lives, outcome))

@@ -135,6 +135,12 @@ def of_jobs(outcome: "applying.StackOutcome") -> Iterable[str]:
         yield f"{', '.join(outcome.later)}: the stack's lifecycle settings are applied when the jobs end"
 
 
+def of_views(outcome: "applying.StackOutcome") -> Iterable[str]:
+    """A warning for each module that a view loads and that does not load."""
+    for view, name, found in outcome.lost:
+        yield one_line(f"warning: {view} cannot be loaded: it loads {name}, but finds {found}")
+
+
 def summary(outcome: "applying.StackOutcome") -> Iterable[str]:
     """The lines at the end of an apply: how many modules match the stack, and why the others do not."""
     made, failed = outcome.plan, outcome.failed

@@ -287,13 +287,20 @@ def views_of(layout: Layout, module: ModuleName) -> tuple[tuple[ModuleName, str]
     """The installed views that load this module, each with its name in the view."""
     found = []
     for view, number in live_modules(layout):
-        root = layout.generation(view, number)
-        with suppress(OSError):
-            if _NO_VIEW in read(root / RECEIPT):
-                continue
-        installation = read_receipt(root)
+        installation = view_at(layout, view, number)
         found += [(view, one) for one in (installation.modules if installation else ()) if matches(one, str(module))]
     return tuple(found)
+
+
+def view_at(layout: Layout, module: ModuleName, number: int | None) -> Installation | None:
+    """A generation of a view; None for another module's. Receipts of modules with an image are not parsed."""
+    if number is None:
+        return None
+    root = layout.generation(module, number)
+    with suppress(OSError):
+        if _NO_VIEW in read(root / RECEIPT):
+            return None
+    return read_receipt(root)
 
 
 def matches(wanted: str, module: str) -> bool:

@@ -155,6 +155,23 @@ def test_a_stack_and_its_lock_have_views_too(tmp_path: Path, monkeypatch: pytest
     assert run(["stack", "outdated", stack]) == 0
 
 
+def test_a_stack_names_what_its_views_do_not_load(
+    prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """ "2 of 2 modules match" and nothing else, for a view that nobody could load."""
+    names = ", ".join(f"{name}.yaml" for name in ("ai-stack-2026", "Tiny-1.0", "Note-2"))
+    apply = ["stack", "apply", str(write(tmp_path / "stack.yaml", f"name: course\neasyconfigs: [{names}]\n"))]
+    assert run([*apply, "--skip-sanity-check"]) == 0
+    assert "warning: " not in capfd.readouterr().err
+    assert run(["retire", "Note/2"]) == 0
+    for words in (apply, [*apply, "--only", "ai-stack/2026"]):
+        capfd.readouterr()
+        assert run([*words, "--skip-sanity-check"]) == 0
+        said = "ai-stack/2026 cannot be loaded: it loads Note, but finds only retired or hidden modules"
+        assert f"warning: {said}\n" in capfd.readouterr().err
+    assert run(["verify", "ai-stack/2026", "--prefix", str(prefix)]) == 1
+
+
 def test_modules_that_are_not_there(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "Note/2", "ai-stack"]) == 0
     parts = [prefix / name for name in ("software", "modules", "log")]

@@ -1,7 +1,8 @@
 """stack apply and stack plan: make a tree match a stack, here or by jobs of Slurm, or show a preview."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +19,14 @@ from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_plan import Planned, StackOptions, StackPlan, only, plan_stack, read_stack, to_do
 from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle, or_undone
 from sifmod.actions.stack.watch import JobsStand, JobWatch, StackTest
+from sifmod.actions.view_modules import lost_modules
 from sifmod.actions.workers import FinishedEvent, ProgressEvent, TextEvent
 from sifmod.config.name import ModuleName
 from sifmod.config.site import DECIDING, Site
 from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.generation import tidy
-from sifmod.tree.receipt import live_number
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_number, view_at
 from sifmod.tree.stack_record import Applied, Submission
 
 
@@ -72,6 +75,14 @@ Event = OpenBundle | Preview | ModuleEnded | Submitted | JobsStand | JobsGoOn
 Tell = Callable[[Event], None]
 
 
+class LostModule(NamedTuple):
+    """A name that a view of the stack loads, and what there is instead of a module that can be loaded."""
+
+    view: ModuleName
+    name: str
+    found: str
+
+
 @dataclass(frozen=True)
 class StackOutcome:
     """The outcomes of the modules of a stack, by their numbers in its plan."""
@@ -84,6 +95,7 @@ class StackOutcome:
     submitted: Submitted | None = None
     tests: tuple[StackTest, ...] = ()
     later: tuple[str, ...] = ()  # modules whose life is decided when the jobs end
+    lost: tuple[LostModule, ...] = ()
 
 
 def preview_stack(file: Path, options: StackOptions) -> Preview:
@@ -167,7 +179,9 @@ class _Apply:
             later = self._decide(plan, decided, waits=waits)
         finally:
             decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
-        return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
+        lost = () if waits else tuple(_lost(plan, site))
+        done = (applying.outcomes, applying.held, applying.failed)
+        return StackOutcome(plan, decided, *done, submitted, tests, later, lost)
 
     def _install(self, applying: ApplyContext) -> None:
         """Install the modules in workers; the messages about a module go to its log."""
@@ -248,6 +262,15 @@ class _Apply:
             if stale:
                 refresh_spider_cache(plan.layout, site, reporter)
         return decided
+
+
+def _lost(plan: StackPlan, site: Site) -> Iterator[LostModule]:
+    """The modules that the stack's views load and that do not load."""
+    trees = (plan.layout, *map(Layout, site.trees))
+    for module in (step.module for step in plan.steps if step.module):
+        if (view := view_at(plan.layout, module, live_number(plan.layout, module))) and view.modules:
+            with suppress(SifmodError, OSError):  # `verify` reports it
+                yield from (LostModule(view.module, *one) for one in lost_modules(view, trees, os.environ))
 
 
 def _write_down(
