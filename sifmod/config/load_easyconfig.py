@@ -14,7 +14,7 @@ from sifmod.config.inheritance import Inherited, checked_view, is_view, view_def
 from sifmod.config.input import Input, read_input
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.origin import Origin, of_tree
-from sifmod.config.private import closed_to_author
+from sifmod.config.private import closed_elsewhere, closed_to_author
 from sifmod.config.quirk import Quirk, applicable, variables_with
 from sifmod.config.variants import DEFAULT, Overrides, choose_variant, inherited_layers, parts_of_name
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
@@ -209,6 +209,13 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
     recipe = spelled_out_node(written)
     files = {key: resolve_path(recipe.entries[key], environ) for key in _FILES if key in recipe.entries}
     _refuse_closed({f"image.build.{key}": node for key, node in files.items()})
+    problems = [
+        problem_at(node.mark, f"image.build.{key}", f"{why}: copy it there, or open it to them")
+        for key, node in files.items()
+        if node.mark.line and node.text and (why := closed_elsewhere(node.text, node.mark.file))
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))
     entries = {**recipe.entries, **files}
     base = entries.get("from")
     if base and base.text:

@@ -1,9 +1,12 @@
 """Files that are closed to the author of another file, which names them."""
 
 import os
+import stat
 from pathlib import Path
 
 from sifmod.system import groups_of, user_name
+
+_OTHERS = 0o044  # of the group, or all, may read it
 
 
 def closed_to_author(path: str | Path, by: str | Path) -> str:
@@ -23,6 +26,22 @@ def closed_to_author(path: str | Path, by: str | Path) -> str:
     except (OSError, ValueError):  # a missing file, a NUL in its name: its reader reports it
         return ""
     return f"{path} is closed to {user_name(author)}, who owns {by}"
+
+
+def closed_elsewhere(path: str | Path, by: str | Path) -> str:
+    """Why the text file `path` is not read for the file `by`, which names it; "" if it may be.
+
+    A repository that this user has cloned must not name `~/.netrc`: messages and logs quote lines. A file beside `by`,
+    below its directory, may be as closed as it is, and a user whose files are all closed may name any.
+    """
+    try:
+        real, modes = os.path.realpath(path), [os.stat(one).st_mode for one in (path, by)]  # noqa: PTH116 (texts)
+        beside = Path(real).is_relative_to(os.path.realpath(os.path.dirname(by)))  # noqa: PTH120 (a text)
+    except (OSError, ValueError):
+        return ""
+    if beside or not stat.S_ISREG(modes[0]) or modes[0] & _OTHERS or not modes[1] & _OTHERS:
+        return ""
+    return f"{path} is closed to all others, and is not in the directory of {by}"
 
 
 def _may(status: os.stat_result, user: int, need: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
-from sifmod.config.private import closed_to_author
+from sifmod.config.private import closed_elsewhere, closed_to_author
 from sifmod.errors import OptionError
 from sifmod.image.packages.requirements import parse_recipe_requests
 
@@ -85,3 +85,39 @@ def test_requirements_of_another_user_do_not_include_it(theirs: Path) -> None:
     with pytest.raises(OptionError, match=r"--requirement \.\./secret: .*/secret is closed to user 54321") as error:
         parse_recipe_requests(path)
     assert "s3cret-word" not in error.value.message
+
+
+@pytest.mark.parametrize("key", ["requirements", "definition", "dockerfile"])
+@pytest.mark.parametrize("name", ["../secret", "link"])
+def test_a_clone_names_no_closed_file_elsewhere(
+    shared_tmp: Path, theirs: Path, key: str, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of `~/.netrc` came into the log of `stack apply`, which all can read."""
+    base = "from: docker://docker.io/library/python:3.12, " if key == "requirements" else ""
+    text = f"name: Tool\nversion: '1'\ndescription: x\naccelerator: none\nimage: {{build: {{{base}{key}: {name}}}}}\n"
+    path = theirs / "Tool-1.yaml"
+    path.write_text(text)
+    (theirs / "link").symlink_to("../secret")
+    assert sifmod(["check", str(path)]) == 5
+    said = "".join(capfd.readouterr())
+    assert f"is closed to all others, and is not in the directory of {path}" in said
+    assert "s3cret-word" not in said
+    path.chmod(0o600)  # of a user whose files are all closed
+    assert "closed to all others" not in closed_elsewhere(shared_tmp / "secret", path)
+    path.chmod(0o644)
+    (shared_tmp / "secret").chmod(0o644)
+    assert closed_elsewhere(shared_tmp / "secret", path) == ""
+
+
+@pytest.mark.parametrize("option", ["-r", "-c"])
+def test_requirements_name_no_closed_file_elsewhere(shared_tmp: Path, theirs: Path, option: str) -> None:
+    asked = theirs / "requirements.txt"
+    asked.write_text(f"{option} ../secret\n")
+    with pytest.raises(OptionError, match="is closed to all others, and is not in the directory of") as error:
+        parse_recipe_requests(asked)
+    assert "s3cret-word" not in str(error.value)
+    (theirs / "beside.txt").write_text("six\n")
+    (theirs / "beside.txt").chmod(0o600)
+    asked.write_text("-r beside.txt\n")
+    assert parse_recipe_requests(asked)[0].requirements == ("six",)
+    assert (shared_tmp / "secret").stat().st_mode & 0o777 == 0o600

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sifmod.config.limits import NotReadError, bound, limits, read_bounded
-from sifmod.config.private import closed_to_author
+from sifmod.config.private import closed_elsewhere, closed_to_author
 from sifmod.config.redact import is_secret
 from sifmod.errors import OptionError
 from sifmod.secret import cut
@@ -124,7 +124,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
             said = ""
             if "://" in value:
                 said = f"{name} {value}: remote files are not read; download it, and give its path"
-            elif why := closed_to_author(path.parent / value, path):
+            elif why := closed_to_author(path.parent / value, path) or closed_elsewhere(path.parent / value, path):
                 said = f"{name} {value}: {why}"
             else:
                 try:
