@@ -4,6 +4,7 @@ import grp
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,7 +17,7 @@ from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, login_name, user_name
-from sifmod.tree.durable import is_directory
+from sifmod.tree.durable import is_directory, names
 from sifmod.tree.explain import reported
 from sifmod.tree.layer import IMAGE, all_layers
 from sifmod.tree.layout import Layout
@@ -36,6 +37,7 @@ from sifmod.tree.rights import (
     wrong_rights,
 )
 
+_OF_THE_TOOL = (".modulerc", ".modulerc.lua", ".version")  # a closed one ends each load of its name
 _NAMED = 3  # paths listed in a message
 
 
@@ -103,7 +105,7 @@ def closed(site: Site) -> Iterator[str]:
     with reported(f"cannot read {layout.prefix}"):
         found = [other.path for other in wrong_rights(layout, wanted, cache_files(site)) if not wanted.lets_in(other)]
         found += [Path(row.path) for row in _wrong_marks(site, wanted)]
-    yield from closed_images(site)
+    yield from closed_files(site)
     if found:
         yield (
             f"{abbreviated([*map(str, found)], _NAMED)}: closed, for reading or for changes, to users that `sharing: "
@@ -111,10 +113,10 @@ def closed(site: Site) -> Iterator[str]:
         )
 
 
-def closed_images(site: Site) -> tuple[str, ...]:
-    """What keeps users whom `sharing` lets in from references and hard links, whose modes sifmod does not change.
+def closed_files(site: Site) -> tuple[str, ...]:
+    """What keeps users whom `sharing` lets in from files whose modes sifmod does not change. Raises as `closed`.
 
-    Raises as `closed`.
+    These are references, hard links, and files that people wrote for the module tool beside sifmod's.
     """
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None or not layout.prefix.is_dir():
@@ -127,6 +129,12 @@ def closed_images(site: Site) -> tuple[str, ...]:
         for module, path in used:
             if path.is_file() and (layout.prefix not in path.parents or path.stat().st_nlink > 1):
                 found += closed_image(wanted, path, module)
+        with suppress(PermissionError):  # of `modules`, which `wrong_rights` has
+            tops = (layout.modules, *(layout.modules / name for name in names(layout.modules)))
+            files = (top / name for top in tops for name in _OF_THE_TOOL)
+            for file in (file for file in files if os.path.isfile(file)):  # noqa: PTH113 (False if closed)
+                if not wanted.lets_read(file):
+                    found.append(f"users cannot load modules of {file.parent}, because {_closed_file(wanted, file)}")
     return tuple(found)
 
 
@@ -139,8 +147,12 @@ def closed_image(wanted: Rights, path: Path, module: ModuleName) -> Iterator[str
         for directory, change in _closed(path, None if everyone else wanted.gid)
     )
     if not wanted.lets_read(path):
-        change = "a+r" if everyone else "g+r"
-        yield f"users that may load {module} cannot read {path}: its owner can run `chmod {change} {shell(str(path))}`"
+        yield f"users that may load {module} are kept out, because {_closed_file(wanted, path)}"
+
+
+def _closed_file(wanted: Rights, path: Path) -> str:
+    change = "a+r" if wanted.mode(0o400) & 0o004 else "g+r"
+    return f"{path} is closed to them: its owner can run `chmod {change} {shell(str(path))}`"
 
 
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, ...]:

@@ -107,7 +107,7 @@ def _verify_modes(given: VerifyOptions) -> int:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing.sharing_warnings(facts):
         say(f"warning: {oddity}")
-    for text in (unread := sharing.closed_images(facts)):
+    for text in (unread := sharing.closed_files(facts)):
         say(text)
     return 1 if left or unread else 0
 

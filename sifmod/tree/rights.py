@@ -179,6 +179,7 @@ def own_paths(layout: Layout, cache: Iterable[Path] = ()) -> set[Path]:
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
     for place in layout.own:
+        found.add(place)  # of a closed one nothing else is known
         for top, below, files in walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
             below[:] = [name for name in below if name != layout.staging.name]  # other runs use it

@@ -24,7 +24,9 @@ from sifmod.tree.receipt import LinkRecord
 from sifmod.tree.rights import ACL_GROUP, ACL_USER, access_list, give, wrong_rights
 from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
+from support.identity import call_as
 from support.tree import ALONE, MODULE, install
+from support.user import OrdinaryUser
 
 
 @pytest.fixture
@@ -316,3 +318,30 @@ def test_a_reference_that_somebody_planted_leads_nowhere(tmp_path: Path) -> None
         renew(layout, replace(installation, image=image, links=links))
         release(layout, (image,))
         assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", [".modulerc", "Own/.modulerc.lua", "Own/.version"])
+def test_a_closed_file_of_staff_for_the_module_tool_is_named(site: Site, name: str) -> None:
+    """It ends each load of others; `verify` was content with it, or advised what changes nothing."""
+    path = write(site.prefix / "modules" / name, "-- by hand\n")
+    modes(site, ALONE, repair=True)
+    path.chmod(0o644)
+    assert list(closed(site)) == []
+    path.chmod(0o600)
+    modes(site, ALONE, repair=True)
+    (said,) = closed(site)
+    why = f"{path} is closed to them: its owner can run `chmod a+r {path}`"
+    assert said == f"users cannot load modules of {path.parent}, because {why}"
+
+
+@pytest.mark.parametrize("name", ["layers", "life", "stacks", "log"])
+def test_a_closed_directory_is_known_to_those_it_keeps_out(
+    site: Site, shared_tmp: Path, ordinary_user: OrdinaryUser, name: str
+) -> None:
+    """`verify --modes` of others was content with closed `layers`, without which no layer is found."""
+    there = replace(site, prefix=shared_tmp / "tree")
+    (there.prefix / name / "below").mkdir(parents=True)
+    modes(there, ALONE, repair=True)
+    (there.prefix / name).chmod(0o700)
+    found = call_as(ordinary_user.user, lambda: [one.path for one in modes(there, ALONE, repair=False)])
+    assert found == [str(there.prefix / name)]

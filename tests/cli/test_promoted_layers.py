@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.layer_commands import command
-from sifmod.actions.sharing import closed_images
+from sifmod.actions.sharing import closed_files
 from sifmod.actions.start import site_in_force
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
@@ -72,10 +72,11 @@ def test_a_file_of_ones_own_is_shared_where_nobody_may_write_it(promotion: Promo
     elif names == 2:
         site = site_in_force({"prefix": str(promotion.production)}).site
         site = replace(site, sharing="site", umask=0o022)
-        assert closed_images(site) == ()
+        assert closed_files(site) == ()
         source.chmod(0o400)  # which closes what is published
-        (said,) = closed_images(site)
-        assert said == f"users that may load Good/1 cannot read {image}: its owner can run `chmod a+r '{image}'`"
+        (said,) = closed_files(site)
+        why = f"{image} is closed to them: its owner can run `chmod a+r '{image}'`"
+        assert said == f"users that may load Good/1 are kept out, because {why}"
     assert (there / "layer.squashfs").read_bytes() == PACKED
     assert promotion.verify() == 0
 

@@ -33,11 +33,11 @@ def closed_to_one(source: Path) -> None:
 @pytest.mark.parametrize(
     ("link", "close", "what"),
     [
-        ("reference", closed_file, "cannot read"),
+        ("reference", closed_file, "is closed to them"),
         ("reference", closed_directory, "cannot enter"),
-        ("reference", closed_to_one, "cannot read"),
-        ("hardlink", closed_file, "cannot read"),
-        ("hardlink", closed_to_one, "cannot read"),
+        ("reference", closed_to_one, "is closed to them"),
+        ("hardlink", closed_file, "is closed to them"),
+        ("hardlink", closed_to_one, "is closed to them"),
     ],
 )
 def test_an_image_that_its_owner_closes_is_named(
@@ -69,11 +69,11 @@ def test_an_image_that_its_owner_closes_is_named(
     for words in (["verify"], ["verify", "--modes"], ["verify", "--repair-modes"], ["doctor"]):
         assert run(words) == 1
         said = " ".join("".join(capfd.readouterr()).split())
-        assert "users that may load Tiny/1 cannot re" in said
+        assert "users that may load Tiny/1 " in said
         assert what in said
     if link == "reference":
         assert run([*install, "--rebuild"]) == 0
-        assert "warning: users that may load Tiny/1 cannot re" in "".join(capfd.readouterr())
+        assert "warning: users that may load Tiny/1 " in "".join(capfd.readouterr())
     source.parent.chmod(0o755)
     if close is closed_to_one:
         os.removexattr(source, "system.posix_acl_access")
