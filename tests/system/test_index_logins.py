@@ -192,6 +192,41 @@ def signing(machine: Machine) -> Iterator[Web]:
     server.stop()
 
 
+@pytest.mark.parametrize("how", ["a directory", "editable", "a repository"])
+def test_a_login_for_a_named_index_goes_to_no_project_that_names_one_alike(
+    machine: Machine, index: Web, how: str
+) -> None:
+    """The index of the project got it, while uv read the project's requirements."""
+    env, got = ways(machine, index)["a named index"], list[str]()
+    other = Web()
+
+    def asked(handler: Handler) -> None:
+        got.append(handler.headers.get("Authorization", ""))
+        answer(401, b"", {"WWW-Authenticate": "Basic realm=x"})(handler)
+
+    other.answers["/simple/helper/"] = asked
+    other.start()
+    try:
+        text = "[project]\nname = 'own'\nversion = '1'\ndependencies = ['helper']\n[tool.uv.sources]\n"
+        text += "helper = {index = 'company'}\n[[tool.uv.index]]\nname = 'company'\n"
+        project = write(machine.top / "own project/pyproject.toml", f"{text}url = '{other.url('/simple')}'\n").parent
+        (project / "own.py").touch()
+        words: tuple[str, ...] = (str(project),)
+        if how == "a repository":
+            git = ("git", "-C", str(project), "-c", "user.name=x", "-c", "user.email=x@x")
+            for each in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+                run((*git, *each)).ok()
+            words = (f"git+file://{project}".replace(" ", "%20"),)
+        elif how == "editable":
+            words = ("-e", str(project))
+        refused = checked(machine, ("add", NAME, *words), env)
+    finally:
+        other.stop()
+    assert not [one for one in got if one]
+    assert refused.code == 2, refused
+    assert "names another index company, which would get your login of UV_INDEX_COMPANY_USERNAME" in refused.stderr
+
+
 def exposed(top: Path, stop: threading.Event, seen: set[str]) -> None:
     """Collect the files with the signature that anybody could read for a moment."""
     while not stop.is_set():

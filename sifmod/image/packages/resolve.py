@@ -42,7 +42,7 @@ from sifmod.image.packages.package_lock import (
 )
 from sifmod.image.packages.request import KEEP_LOGIN, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
-from sifmod.image.packages.uv_settings import closed_to_others
+from sifmod.image.packages.uv_settings import check_indexes, closed_to_others
 
 _NO_DIGEST = "0" * 64
 _LONGEST = 2000  # characters of a line of uv in which a name is looked for: more take quadratic time
@@ -87,6 +87,13 @@ def resolve(
     have to be compiled (NoWheelError), or uv crashes.
     """
     place = uv.place
+    trees_here = (Path(tree.replace(place, str(uv.directory), 1)) for _, tree in trees.values())
+    for directory in (
+        *trees_here,
+        *map(Path, dict(wanted.projects).values()),
+        *map(Path, map(project, wanted.editable)),
+    ):
+        check_indexes(directory)
     with closed_to_others(uv.directory):
         try:
             written = _compiled(python, wanted, earlier, uv, trees)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from sifmod.config.limits import NotReadError, read_bounded
 from sifmod.errors import OptionError
+from sifmod.image.packages.foreign_toml import read_toml
 
 _VARIABLE = re.compile(
     "UV_(?:(?:DEFAULT_)?INDEX(?:_.*)?|EXTRA_INDEX_URL|NO_INDEX|KEYRING_PROVIDER|CREDENTIALS_DIR|AUTH_.*"
@@ -80,6 +82,28 @@ def _settings() -> dict[str, Any]:
 
 def _absolute(directory: Path, place: str) -> str:
     return place if "://" in place else str(directory / place)
+
+
+def check_indexes(project: Path) -> None:
+    """Raise OptionError if a project names an index as the user's, at another place, so that it would get the login.
+
+    uv takes `UV_INDEX_NAME_…` for each index with that name: of its settings, and of the projects that it reads.
+    """
+    try:
+        text = read_bounded(project / "pyproject.toml", "requirements_size").decode()
+        found = read_toml(text)["tool"]["uv"]["index"]
+        named = [(one["name"], one["url"]) for one in found]
+    except (NotReadError, OSError, ValueError, KeyError, TypeError):  # uv reports what is wrong
+        return
+    own = _settings().get("index")
+    known = {one.get("url", "") for one in own if isinstance(one, dict)} if isinstance(own, list) else set[str]()
+    for name, url in named:
+        variable = f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', str(name).upper())}"
+        if url not in known and any(os.environ.get(f"{variable}_{what}") for what in ("USERNAME", "PASSWORD")):
+            raise OptionError(
+                f"{project} names another index {name}, which would get your login of {variable}_USERNAME",
+                f"unset {variable}_USERNAME and {variable}_PASSWORD for this command, or rename the index",
+            )
 
 
 def write_config(directory: Path) -> None:
