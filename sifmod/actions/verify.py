@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -11,7 +12,7 @@ from sifmod.actions.inventory import image_of, kept_inventory
 from sifmod.actions.layer.places import found_layers
 from sifmod.actions.start import installed, live_names, resolve
 from sifmod.actions.view_modules import lost_modules
-from sifmod.config.name import ModuleName
+from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_file
 from sifmod.errors import (
     Error,
@@ -28,6 +29,8 @@ from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
 from sifmod.result import Beside, Described, Internal, ModuleText
 from sifmod.system import starts_programs
+from sifmod.tree.durable import names as names_in
+from sifmod.tree.durable import read
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -218,11 +221,25 @@ def verify_modules(layout: Layout, names: Collection[str] = (), others: tuple[La
     wanted = [resolve(name, known, look) for name in names] or known
     layers = tuple(found_layers((layout,), os.environ))
     found = tuple(_verified(layout, module, layers, others) for module in wanted)
+    found += () if names else tuple(_without_software(layout, known))
     paths = {Path(fault.path) for one in found for fault in one.faults}
     of_layers = {layer: {path for path in paths if path.is_relative_to(layer.root)} for layer in layers}
     return VerifiedTree(
         found, tuple(layer for layer in layers if of_layers[layer]), bool(paths.difference(*of_layers.values()))
     )
+
+
+def _without_software(layout: Layout, known: Collection[ModuleName]) -> Iterator[Verified]:
+    """The modulefiles of sifmod that have no module, as after `rm -r` of its software."""
+    seen = set(known)
+    for name in filter(is_part, names_in(layout.modules)):
+        for file in names_in(layout.modules / name):
+            version = file.removesuffix(".lua")
+            place, path = f"/software/{name}/{version}/modulefile.", layout.modules / name / file
+            with suppress(OSError):  # a closed one is a matter of modes
+                if is_part(version) and ModuleName(name, version) not in seen and place.encode() in read(path):
+                    seen.add(module := ModuleName(name, version))
+                    yield Verified(module, (Finding("missing", str(layout.switch(module)), "its software", "nothing"),))
 
 
 def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer], others: tuple[Layout, ...]) -> Verified:

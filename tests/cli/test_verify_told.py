@@ -14,6 +14,8 @@ from sifmod.tree.layer import Layer, Layers, publish_layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import lock
 from support.answer import answer
+from support.config import write
+from support.images import Images
 from support.tree import LEASE, MODULE, install, nobody
 
 OTHER = ModuleName("Other", "2.0")
@@ -109,3 +111,24 @@ def test_an_image_that_its_own_store_or_another_has_lost(layout: Layout, capfd: 
         (row,) = (one for one in answer(capfd, ("verify", "Third"), 1)[0]["findings"])
         assert (row["kind"], row["found"].startswith(found)) == ("missing", True)
         assert (row["found"] == "nothing") == (link == "copy")
+
+
+@pytest.mark.parametrize("gone", ["software/Tiny", "software/Tiny/1"])
+def test_a_modulefile_without_its_software(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], gone: str
+) -> None:
+    """As after `rm -r`: `avail` had it and no load found it, and `verify` was content."""
+    tree = tmp_path / "a tree"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tree))
+    monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
+    text = f"name: Tiny\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+    easyconfig = str(write(tmp_path / "Tiny-1.yaml", text))
+    assert run(["install", easyconfig, "--skip-sanity-check"]) == 0
+    write(tree / "modules/Tiny/2.lua", "-- of staff\n")
+    assert run(["verify"]) == 0
+    (tree / gone).rename(tmp_path / "gone")
+    out, _ = said(capfd)
+    missing = f"  missing: {tree}/software/Tiny/1: expected its software, found nothing"
+    assert out == ["Tiny/1: 1 fault", missing]
+    assert run(["install", easyconfig, "--skip-sanity-check"]) == 0
+    assert run(["verify"]) == 0
