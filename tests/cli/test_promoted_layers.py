@@ -393,3 +393,13 @@ def test_a_rollback_names_the_layer_that_stays(promotion: Promotion, capfd: pyte
     capfd.readouterr()
     assert run(["rollback", "Good/1", "--prefix", str(promotion.production)]) == 0
     assert "Good/1 keeps its layer site, version 2: a rollback changes no layer\n" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_new_shared_tree_gets_its_group_before_its_first_layer(promotion: Promotion) -> None:
+    promotion.lock()
+    settings = f"sharing: site\ngroup: games\nprefix: '{promotion.production}'\n"
+    write(Path(os.environ["SIFMOD_CONFIG_DIR"], "a.yaml"), settings)
+    assert promotion.apply() == 0
+    assert promotion.published()
+    assert run(["verify", "--modes", "--prefix", str(promotion.production)]) == 0

@@ -91,16 +91,17 @@ def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> I
     check_layers(site.prefix, locked, stores, hashed=True)  # or the module would be published without them
     before, brought = live(tree.layout, locked.module), list[BroughtLayer]()
     unseen = before is None or before.image_sha256 != locked.digest
-    try:
-        if unseen:
+    with changing_prefix(site):
+        try:
+            if unseen:
+                brought += bring_layers(locked, stores, site, tree)
+            outcome = install(decision, tree, reporter)
+        except BaseException:
+            with suppress(SifmodError):  # the error that led here is the one to report
+                take_back(brought, tree)
+            raise
+        if not unseen:
             brought += bring_layers(locked, stores, site, tree)
-        outcome = install(decision, tree, reporter)
-    except BaseException:
-        with suppress(SifmodError):  # the error that led here is the one to report
-            take_back(brought, tree)
-        raise
-    if not unseen:
-        brought += bring_layers(locked, stores, site, tree)
     for layers, made, replaced in brought:
         record_layer(layers, made, replaced, tree, reporter)
     return outcome._replace(state="restored") if brought and not outcome.changed else outcome
