@@ -56,6 +56,13 @@ def test_nobody_elses_easyconfig_is_taken(checkout: Path, words: list[str], capf
     assert sorted(there.rglob("*")) == before
 
 
+def test_what_has_its_recorded_content_is_taken(checkout: Path) -> None:
+    """Of whoever has the project directory now."""
+    for path in (checkout, *checkout.iterdir()):
+        os.chown(path, OTHER, OTHER)
+    assert run(["install", "--module-only", "--installed", "--yes"]) == run(["upgrade", "--all"]) == 0
+
+
 @pytest.mark.parametrize("words", [["install", "--module-only", "--installed", "--yes"], ["upgrade", "--all"]])
 def test_ones_own_is(checkout: Path, words: list[str]) -> None:
     changed(checkout)

@@ -21,7 +21,7 @@ from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import OrderedWorkers, SendEvent, in_order, reporter_in_worker
 from sifmod.config.detect import KEPT
-from sifmod.config.input import OWN_VARIABLES
+from sifmod.config.input import OWN_VARIABLES, read_input
 from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -293,12 +293,18 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
 
 
 def check_not_planted(installation: Installation, easyconfig: Path) -> None:
-    """Raise PermissionsError if another user made the path that an earlier install recorded, as in /tmp."""
-    if who := planted_by(easyconfig, owner_of(installation)):
-        raise PermissionsError(
-            f"{installation.module}: its easyconfig {easyconfig} is now a file of {who}, who may not be its author",
-            "if you trust it, install it by its path",
-        )
+    """Raise PermissionsError if another user has replaced an easyconfig, or a file that an install read, as in /tmp.
+
+    One with the recorded content may be anybody's.
+    """
+    seen = {one.path: one.sha256 for one in installation.provenance.inputs if one.path.startswith("/")}
+    for path in dict.fromkeys((str(easyconfig), *seen)):
+        who = planted_by(Path(path), owner_of(installation))
+        if who and os.path.isfile(path) and read_input(path, os.environ).sha256 != seen.get(path):  # noqa: PTH113 (a text)
+            raise PermissionsError(
+                f"{installation.module}: {path} is now a file of {who}, who may not be its author",
+                f"if you trust it, install {easyconfig} by its path",
+            )
 
 
 def owner_of(installation: Installation) -> int:
