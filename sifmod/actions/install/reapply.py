@@ -203,12 +203,12 @@ def _apply(
 def planned(installation: Installation) -> tuple[Plan, Site]:
     """The plan and site that the easyconfig of an installation gives now, with its own options; changes nothing.
 
-    If the easyconfig is gone, unreadable or planted by another user, the copy in the module is used, which may lack the
-    files that it extends. Raises OSError, ModuleError if the image is gone or the easyconfig is now another module's,
-    and the errors of `decide` and `find_in_image`.
+    If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
+    Raises OSError, ModuleError if the image is gone or the easyconfig is now another module's, PermissionsError as
+    `check_not_planted`, and the errors of `decide` and `find_in_image`.
     """
     made = installation.provenance
-    if not os.access(made.easyconfig, os.R_OK) or planted_by(Path(made.easyconfig), owner_of(installation)):
+    if not os.access(made.easyconfig, os.R_OK):
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
     prefix = str(installation.prefix)
