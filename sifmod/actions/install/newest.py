@@ -124,12 +124,12 @@ def upgrades(
     seen = set()
     for module, one in found.items():
         installed = made[module].provenance
-        check_not_planted(made[module], Path(one.now if one.what == "easyconfig" else installed.easyconfig))
         recorded = {name[2:].replace("-", "_"): value for name, value in installed.asked.options}
         of_site = {key: text for key, text in recorded.items() if key in KEYS}
         if one.what == "easyconfig":
             target, own = Target(name_of(Path(one.now), site.site.robot_paths), one.variant), options
         else:
+            check_not_planted(made[module], Path(installed.easyconfig))
             target = Target(installed.easyconfig, installed.variant)
             own = replace(options, source=recorded.get("source"), rebuild=True, force=True)
         if (target, own.force) not in seen:
