@@ -56,6 +56,15 @@ def test_nobody_elses_easyconfig_is_taken(checkout: Path, words: list[str], capf
     assert sorted(there.rglob("*")) == before
 
 
+@pytest.mark.parametrize("words", [["install", "--module-only", "--installed", "--yes"], ["upgrade", "--all"]])
+def test_the_sites_paths_are_trusted(checkout: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(checkout))
+    changed(checkout)
+    for path in (checkout, *checkout.iterdir()):
+        os.chown(path, OTHER, OTHER)
+    assert run(words) == 0
+
+
 def test_what_has_its_recorded_content_is_taken(checkout: Path) -> None:
     """Of whoever has the project directory now."""
     for path in (checkout, *checkout.iterdir()):

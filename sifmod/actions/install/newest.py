@@ -115,7 +115,7 @@ def upgrades(
     """An upgrade for each module with something newer: its latest easyconfig, else the image that its tag names now.
 
     The site's options of its earlier install apply, such as `--site`, unless `given` overrides them. An easyconfig that
-    upgrades several modules is installed once.
+    upgrades several modules is installed once. Raises PermissionsError as `check_not_planted`.
     """
     from sifmod.actions.install.reapply import check_not_planted
 
@@ -129,7 +129,7 @@ def upgrades(
         if one.what == "easyconfig":
             target, own = Target(name_of(Path(one.now), site.site.robot_paths), one.variant), options
         else:
-            check_not_planted(made[module], Path(installed.easyconfig))
+            check_not_planted(made[module], Path(installed.easyconfig), site.site.robot_paths)
             target = Target(installed.easyconfig, installed.variant)
             own = replace(options, source=recorded.get("source"), rebuild=True, force=True)
         if (target, own.force) not in seen:

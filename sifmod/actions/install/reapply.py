@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -269,12 +269,12 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
             f"{installation.module}: its easyconfig {path} is gone",
             f"restore it from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
-    check_not_planted(installation, path)
     given, options = _options(installation, asked)
     facts = dict(made.facts)
     variable = facts.get(f"{OWN_VARIABLES}SIFMOD_SITE", "")  # for a site file outside the site directories
     known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
     site = asked.sites.of(given, Kept(known, facts))
+    check_not_planted(installation, path, site.site.robot_paths)
     decision = decide(str(path), site, options)
     if decision.plan.image:
         artifact = recorded_image(installation)
@@ -292,14 +292,16 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
     return decision
 
 
-def check_not_planted(installation: Installation, easyconfig: Path) -> None:
+def check_not_planted(installation: Installation, easyconfig: Path, trusted: Iterable[Path]) -> None:
     """Raise PermissionsError if another user has replaced an easyconfig, or a file that an install read, as in /tmp.
 
-    One with the recorded content may be anybody's.
+    One with the recorded content may be anybody's, and so may one below the `trusted` directories, the site's.
     """
+    directories = tuple(trusted)
     seen = {one.path: one.sha256 for one in installation.provenance.inputs if one.path.startswith("/")}
     for path in dict.fromkeys((str(easyconfig), *seen)):
-        who = planted_by(Path(path), owner_of(installation))
+        ours = any(Path(path).is_relative_to(one) for one in directories)
+        who = "" if ours else planted_by(Path(path), owner_of(installation))
         if who and os.path.isfile(path) and read_input(path, os.environ).sha256 != seen.get(path):  # noqa: PTH113 (a text)
             raise PermissionsError(
                 f"{installation.module}: {path} is now a file of {who}, who may not be its author",
