@@ -201,14 +201,16 @@ def test_a_lock_without_what_the_image_holds() -> None:
         LOCK.replace(', hashes = { sha256 = "bb" }', ""),
         LOCK.replace('hashes = { sha256 = "aa" }', "hashes = {}"),
         LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "aa" }'),
-        LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "bb", sha256 = "aa" }'),  # uv took the MD5 alone
         LOCK.partition("wheels")[0],
     ):
         with pytest.raises(
             OptionError,
-            match=r"the lock has no file of new, or one with other digests than SHA-256, -384 or -512 or with none, so",
+            match=r"the lock has no file of new, or one without SHA-256, -384 or -512, so it could be",
         ):
             followed(python, without)
+    both = followed(python, LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "cc", sha256 = "aa" }')).lock
+    assert pinned(both) == "new==1.0 --hash=sha256:aa --hash=sha256:bb\n"  # uv took a right MD5 beside a wrong SHA-256
+    assert "md5" not in both
     for asked in (">=3.11.2", "~=3.11.9", "<4"):  # the release of a base's Python is unknown
         assert followed(python, f'requires-python = "{asked}"\n{LOCK}').added
     with pytest.raises(OptionError, match=r"the lock is for Python >=3.12; the image has 3.11"):

@@ -242,18 +242,32 @@ def check_python(lock: str, short: str) -> None:
         )
 
 
-def check_digests(lock: str) -> None:
-    """Raise OptionError for a package with a file without a strong digest, or with another: a server could replace it.
+def without_weak(lock: str) -> str:
+    """The lock without MD5 and the like beside strong digests: of several uv compares any one. Raises ValueError."""
+    head, *packages = blocks(lock)
+    for number, block in enumerate(packages):
+        text, tool, rest = block.partition("\n[tool.")
+        (package,) = tomllib.loads(text)["packages"]
+        files = [file for file in _files(package) if _has_digest(file)]
+        if all(file["hashes"].keys() <= _STRONG for file in files):
+            continue
+        for file in files:
+            file["hashes"] = {kind: value for kind, value in file["hashes"].items() if kind in _STRONG}
+            file.pop("upload-time", None)  # `block_of` cannot write a time
+        packages[number] = f"{block_of(package)}{tool.lstrip()}{rest}"
+    return "".join((head, *packages))
 
-    Strong are SHA-256, SHA-384 and SHA-512; of several digests uv compares any one. A package from a repository needs
-    no file; any other does.
+
+def check_digests(lock: str) -> None:
+    """Raise OptionError for a package with a file without a strong digest: a server could then send any file.
+
+    Strong are SHA-256, SHA-384 and SHA-512. A package from a repository needs no file; any other does.
     """
     for one in tomllib.loads(lock).get("packages", []):
         files = _files(one)
         if not (files or "vcs" in one) or not all(map(_has_digest, files)):
             raise OptionError(
-                f"the lock has no file of {one['name']}, or one with other digests than SHA-256, -384 or -512 or with "
-                "none, so it could be replaced",
+                f"the lock has no file of {one['name']}, or one without SHA-256, -384 or -512, so it could be replaced",
                 LOCK_AGAIN,
             )
 
@@ -263,6 +277,6 @@ def _files(package: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has_digest(file: object) -> bool:
-    """Whether a file in a lock has digests, and only collision-resistant ones."""
+    """Whether a file in a lock has a collision-resistant digest, as in pip."""
     found = file.get("hashes") if isinstance(file, dict) else None
-    return isinstance(found, dict) and bool(found) and found.keys() <= _STRONG
+    return isinstance(found, dict) and not _STRONG.isdisjoint(found)

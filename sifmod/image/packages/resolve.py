@@ -39,6 +39,7 @@ from sifmod.image.packages.package_lock import (
     versions_of,
     without_others,
     without_queries,
+    without_weak,
 )
 from sifmod.image.packages.request import KEEP_LOGIN, LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
@@ -283,9 +284,9 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     resolved = _without(python, lock, PackageRequest(tuple(wanted)), sources)
     try:
         check_digests(resolved.lock)
-    except tomllib.TOMLDecodeError as error:  # `tool = {}` cannot have a table [tool.sifmod] as well
+        return replace(resolved, lock=without_weak(resolved.lock))
+    except (ValueError, TypeError) as error:  # also `tool = {}`, which cannot have a table [tool.sifmod] as well
         raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
-    return resolved
 
 
 def _explained(lines: Sequence[str], python: ImagePython, wanted: PackageRequest) -> OptionError | FetchError:
