@@ -232,14 +232,20 @@ def verify_modules(layout: Layout, names: Collection[str] = (), others: tuple[La
 def _without_software(layout: Layout, known: Collection[ModuleName]) -> Iterator[Verified]:
     """The modulefiles of sifmod that have no module, as after `rm -r` of its software."""
     seen = set(known)
-    for name in filter(is_part, names_in(layout.modules)):
-        for file in names_in(layout.modules / name):
+    for name in filter(is_part, _open_names(layout.modules)):
+        for file in _open_names(layout.modules / name):
             version = file.removesuffix(".lua")
             place, path = f"/software/{name}/{version}/modulefile.", layout.modules / name / file
             with suppress(OSError):  # a closed one is a matter of modes
                 if is_part(version) and ModuleName(name, version) not in seen and place.encode() in read(path):
                     seen.add(module := ModuleName(name, version))
                     yield Verified(module, (Finding("missing", str(layout.switch(module)), "its software", "nothing"),))
+
+
+def _open_names(directory: Path) -> list[str]:
+    with suppress(PermissionError):
+        return names_in(directory)
+    return []
 
 
 def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer], others: tuple[Layout, ...]) -> Verified:
