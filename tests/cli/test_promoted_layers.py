@@ -371,6 +371,16 @@ def test_a_module_never_has_its_next_image_without_the_layer(
     assert "does not fit" not in "".join(capfd.readouterr())
 
 
+def test_a_hook_that_fails_after_the_publication_leaves_the_layer_too(replaced: Promotion) -> None:
+    """The module is live then, and its packages would be missing."""
+    replaced.hook("after_publish", "exit 1")
+    assert replaced.apply() == 18
+    there = replaced.published()
+    assert there
+    assert (there / "layer.squashfs").read_bytes() == b"hsqs: packages of the next image\n"
+    assert replaced.verify() == 0
+
+
 def test_a_layer_that_cannot_be_published_leaves_the_module(replaced: Promotion) -> None:
     """The module was live with its next image, and without the layer."""
     layers = replaced.production / "layers/Good/1"

@@ -97,8 +97,10 @@ def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> I
                 brought += bring_layers(locked, stores, site, tree)
             outcome = install(decision, tree, reporter)
         except BaseException:
-            with suppress(SifmodError):  # the error that led here is the one to report
-                take_back(brought, tree)
+            now = live(tree.layout, locked.module)  # after a failed hook `after_publish` the new one, which needs them
+            if now is None or now.image_sha256 != locked.digest:
+                with suppress(SifmodError):  # the error that led here is the one to report
+                    take_back(brought, tree)
             raise
         if not unseen:
             brought += bring_layers(locked, stores, site, tree)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -292,16 +292,16 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
     return decision
 
 
-def check_not_planted(installation: Installation, easyconfig: Path, trusted: Iterable[Path]) -> None:
+def check_not_planted(installation: Installation, easyconfig: Path, trusted: tuple[Path, ...]) -> None:
     """Raise PermissionsError if another user has replaced an easyconfig, or a file that an install read, as in /tmp.
 
     One with the recorded content may be anybody's, and so may one below the `trusted` directories, the site's.
     """
-    directories = tuple(trusted)
+    owner = owner_of(installation)
     seen = {one.path: one.sha256 for one in installation.provenance.inputs if one.path.startswith("/")}
     for path in dict.fromkeys((str(easyconfig), *seen)):
-        ours = any(Path(path).is_relative_to(one) for one in directories)
-        who = "" if ours else planted_by(Path(path), owner_of(installation))
+        ours = any(Path(path).is_relative_to(one) for one in trusted)
+        who = "" if ours else planted_by(Path(path), owner)
         if who and os.path.isfile(path) and read_input(path, os.environ).sha256 != seen.get(path):  # noqa: PTH113 (a text)
             raise PermissionsError(
                 f"{installation.module}: {path} is now a file of {who}, who may not be its author",

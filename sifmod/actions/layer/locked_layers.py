@@ -134,11 +134,11 @@ def check_layers(prefix: Path, locked: LockedModule, trees: tuple[Path, ...], *,
 
     Only what is `hashed` is sure to be copied by `bring_layers`.
     """
+    own = {layer.root for layer in all_layers(prefix / "layers", locked.module)}
     for name, digest in locked.layers.items():
         for tree in (prefix, *trees):
             found = [layer for layer in kept_layers(tree / "layers", locked.module) if layer.image == locked.digest]
             those = [layer for layer in found if (layer.name, layer.digest) == (name, digest)]
-            own = {layer.root for layer in all_layers(prefix / "layers", locked.module)}
             if any(_is_locked(one, tree, locked.contents[name], hashed and one.root not in own) for one in those):
                 break
         else:
