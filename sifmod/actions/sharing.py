@@ -127,8 +127,7 @@ def closed_files(site: Site) -> tuple[str, ...]:
         layers = all_layers(layout.prefix / "layers")
         used += [(layer.module, Path(layer.root, IMAGE)) for layer in layers if layer.packed]
         for module, path in used:
-            there = os.path.isfile(path)  # noqa: PTH113 (False behind a directory that is closed to this user)
-            if there and (layout.prefix not in path.parents or path.stat().st_nlink > 1):
+            if layout.prefix not in path.parents or (os.path.isfile(path) and path.stat().st_nlink > 1):  # noqa: PTH113
                 found += closed_image(wanted, path, module)
         with suppress(PermissionError):  # of `modules`, which `wrong_rights` has
             tops = (layout.modules, *(layout.modules / name for name in names(layout.modules)))
@@ -147,7 +146,7 @@ def closed_image(wanted: Rights, path: Path, module: ModuleName) -> Iterator[str
         f"`chmod {change} {shell(str(directory))}`"
         for directory, change in _closed(path, None if everyone else wanted.gid)
     )
-    if not wanted.lets_read(path):
+    if os.path.isfile(path) and not wanted.lets_read(path):  # noqa: PTH113 (False behind a closed directory)
         yield f"users that may load {module} are kept out, because {_closed_file(wanted, path)}"
 
 

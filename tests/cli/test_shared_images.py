@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.sharing import closed_files
+from sifmod.actions.start import site_in_force
 from sifmod.cli.main import run
 from support.config import write
+from support.identity import call_as
 from support.images import Images
+from support.user import OrdinaryUser
 
 SOURCE = "own images/my.sif"
 
@@ -43,6 +47,7 @@ def closed_to_one(source: Path) -> None:
 def test_an_image_that_its_owner_closes_is_named(
     shared_tmp: Path,
     images: Images,
+    ordinary_user: OrdinaryUser,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     link: str,
@@ -65,12 +70,14 @@ def test_an_image_that_its_owner_closes_is_named(
     assert "warning: users that may load" not in "".join(capfd.readouterr())
     assert run(["verify"]) == run(["verify", "--modes"]) == run(["verify", "--repair-modes"]) == 0
     close(source)
+    site = site_in_force({}).site
     capfd.readouterr()
     for words in (["verify"], ["verify", "--modes"], ["verify", "--repair-modes"], ["doctor"]):
         assert run(words) == 1
         said = " ".join("".join(capfd.readouterr()).split())
         assert "users that may load Tiny/1 " in said
         assert what in said
+    assert call_as(ordinary_user.user, lambda: closed_files(site))  # of one who is kept out
     if link == "reference":
         assert run([*install, "--rebuild"]) == 0
         assert "warning: users that may load Tiny/1 " in "".join(capfd.readouterr())
