@@ -16,11 +16,11 @@ from sifmod.result import Described, Number, OrNull, Size
 from sifmod.system import abbreviated, size_text
 from sifmod.tree.durable import is_directory
 from sifmod.tree.history import held_since, previous, read_history, superseded
-from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
 from sifmod.tree.locking import closed_remains, is_held, left_over
 from sifmod.tree.mark import in_force
+from sifmod.tree.old_layer import OldLayer, old_layers
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.removal import detachable, removable

@@ -15,11 +15,12 @@ from sifmod.config.site import Site
 from sifmod.tree.durable import take
 from sifmod.tree.explain import reported
 from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, tidy_place, unpublish
-from sifmod.tree.layer import OldLayer, layers_in, remove_layers
+from sifmod.tree.layer import layers_in
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
+from sifmod.tree.old_layer import OldLayer, remove_layers
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
 from sifmod.tree.removal import prune, remove_tree

@@ -27,14 +27,13 @@ from sifmod.tree.layer import (
     image_key,
     layers_in,
     layers_lock,
-    old_layers,
-    remove_layers,
     remove_old,
 )
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
 from sifmod.tree.log import Done, append, entry, read_log
+from sifmod.tree.old_layer import old_layers, remove_layers
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.images import Images
