@@ -175,6 +175,22 @@ def test_a_hard_link_to_the_file_of_somebody_else_becomes_a_copy(
     assert file_state(mine) == before
 
 
+@pytest.mark.usefixtures("needs_root")
+def test_a_file_that_a_member_of_its_group_may_have_open_for_writing_is_copied(
+    images: Images, prefix: Prefix, tmp_path: Path
+) -> None:
+    """Its mode is 0444 by now; who opened it before can write into the published image for ever."""
+    mine = own_copy(images.tiny_sif, tmp_path / "mine", mode=0o664)
+    os.chown(mine.parent, -1, 100)
+    mine.parent.chmod(0o2775)
+    with mine.open("r+b") as member:
+        mine.chmod(0o444)
+        artifact = prefix.fetch(plan(mine, link="hardlink", sha256=digest(mine)))
+        member.write(b"#!/bin/evil")
+    assert artifact.path.read_bytes() == images.tiny_sif.read_bytes()
+    assert artifact.notes[0].endswith("others can write to its directory, and may still have it open for writing")
+
+
 def test_a_hard_link_to_what_has_taken_its_place_becomes_a_copy(
     images: Images, prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

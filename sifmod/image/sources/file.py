@@ -26,6 +26,7 @@ from sifmod.image.reference import (
     size_here,
 )
 from sifmod.image.startable import check_startable
+from sifmod.system import open_to_others
 
 CHUNK = 1 << 20  # bytes
 
@@ -125,6 +126,8 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
         return f"it belongs to user {status.st_uid}, who could change it"
     if mode != 0o444:
         return f"its mode is {mode:04o}, but images in the store must be read-only (0444)"
+    if open_to_others(path.parent):  # as an unfinished download of a group
+        return "others can write to its directory, and may still have it open for writing"
     try:
         os.link(path, incoming)
     except OSError as error:
