@@ -62,6 +62,7 @@ def test_a_file_of_ones_own_is_shared_where_nobody_may_write_it(promotion: Promo
     os.chown(source, 0, -1)
     source.chmod(mode)
     os.chown(promotion.root / "pylock.toml", 0, -1)
+    os.chown(promotion.root.parent, 0, -1)
     assert promotion.apply() == 0
     there = promotion.published()
     assert there
@@ -79,6 +80,23 @@ def test_a_file_of_ones_own_is_shared_where_nobody_may_write_it(promotion: Promo
         assert said == f"users that may load Good/1 are kept out, because {why}"
     assert (there / "layer.squashfs").read_bytes() == PACKED
     assert promotion.verify() == 0
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_layer_that_a_member_may_have_open_for_writing_is_copied(promotion: Promotion) -> None:
+    """It is the publisher's own, and read-only by now, but it was made where the group can write."""
+    promotion.lock()
+    source = promotion.root / "layer.squashfs"
+    for place in (source, promotion.root / "pylock.toml", promotion.root.parent):
+        os.chown(place, 0, 100)
+    promotion.root.parent.chmod(0o2775)
+    with source.open("r+b") as member:
+        source.chmod(0o444)
+        assert promotion.apply() == 0
+        member.write(b"hsqs: later\n")
+    there = promotion.published()
+    assert there
+    assert (there / "layer.squashfs").read_bytes() == PACKED
 
 
 def test_a_command_that_nobody_locked_is_not_published(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:

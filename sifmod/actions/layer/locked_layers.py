@@ -16,6 +16,7 @@ from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.module.quote import shell
+from sifmod.system import open_to_others
 from sifmod.tree.durable import READ_ONLY, regular
 from sifmod.tree.layer import (
     IMAGE,
@@ -180,7 +181,11 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
             return False
         directory.mkdir()
         (directory / LOCK).write_bytes(text)
-        _share(image, directory / IMAGE, (directory / LOCK).stat().st_mode & READ_ONLY, layer.size)
+        mode = (directory / LOCK).stat().st_mode & READ_ONLY
+        status = os.fstat(image)
+        own = (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode)
+        # others may still have open for writing what was made where they can write
+        _share(image, directory / IMAGE, mode, layer.size, link=own and not open_to_others(Path(layer.root).parent))
     if sha256_file(directory / IMAGE) != layer.digest:
         shutil.rmtree(directory)
         return False
@@ -188,10 +193,9 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
     return True
 
 
-def _share(source: int, target: Path, mode: int, size: int) -> None:
-    """Hard-link an open file to `target` if this user owns it and its mode is `mode`; else copy it."""
-    status = os.fstat(source)
-    if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode):
+def _share(source: int, target: Path, mode: int, size: int, *, link: bool) -> None:
+    """Hard-link an open file to `target` if that is possible, else copy it."""
+    if link:
         with suppress(OSError):  # another file system, or no hard links
             os.link(f"/proc/self/fd/{source}", target, src_dir_fd=source)  # through a descriptor the link is followed
             return
