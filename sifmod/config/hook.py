@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from sifmod.config.text import expecting, whole_number
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.validate import Model
-from sifmod.system import user_name
+from sifmod.system import open_to_others, user_name
 
 Moment = Literal[
     "before_fetch", "after_fetch", "before_install", "after_install",
@@ -90,9 +90,23 @@ def _interpreters(script: str) -> tuple[str, ...]:
         return ()
     if found is None:
         return ()
-    # `-S/a`, `--split-string=/a` and `PATH=/a:/b` name paths too
-    others = re.findall(r"""(?:\s-\w)?([^\s=:"']*/[^\s=:"']*)""", os.fsdecode(found[2]))
-    return tuple(str(Path("/", word)) for word in (os.fsdecode(found[1]), *others))  # hooks run in /
+    rest = os.fsdecode(found[2])
+    # `-S/a`, `--split-string=/a` and `PATH=/a:/b` name paths too, and `env` searches PATH for a name
+    others = re.findall(r"""(?:\s-\w)?([^\s=:"']*/[^\s=:"']*)""", rest)
+    names = re.findall(r"""(?:^|[\s"'])(?:-\w*S|--split-string=)?([^\s=/"'-][^\s=/"']*)(?=$|[\s"'])""", rest)
+    paths = tuple(str(Path("/", word)) for word in (os.fsdecode(found[1]), *others))  # hooks run in /
+    return (*paths, *(path for name in names for path in _on_path(name)))
+
+
+def _on_path(name: str) -> Iterator[str]:
+    """The program `name` on PATH, and each directory before it to which others can add one."""
+    for directory in map(Path, os.environ.get("PATH", os.defpath).split(":")):
+        place = Path("/", directory)
+        if os.access(place / name, os.X_OK) and (place / name).is_file():
+            yield str(place / name)
+            return
+        if place.is_dir() and open_to_others(place):
+            yield str(place)
 
 
 def _writers(path: str) -> Iterator[str]:

@@ -168,14 +168,21 @@ LINES = {
     "env by its long option": "/usr/bin/env --split-string={} -u",
     "env with variables": "/usr/bin/env -S A=/bin B=/etc C=/lib D=/sbin E=/usr {}",
     "another program": "/usr/bin/nice {}",
+    "env that searches PATH": "/usr/bin/env python",
+    "env that searches PATH, in one word": "/usr/bin/env -Spython -u",
 }
 
 
 @pytest.mark.parametrize("way", LINES)
 def test_an_interpreter_that_others_may_write_is_not_run(
-    way: str, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
+    way: str,
+    tmp_path: Path,
+    easyconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran = tmp_path / "ran"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     interpreter = write(tmp_path / "python", f"#!/bin/sh\ntouch '{ran}'\n")
     script = write(tmp_path / "script", f"#! {interpreter} -u\n")
     line = LINES[way].replace("SCRIPT", str(script)).format(interpreter)
@@ -190,6 +197,27 @@ def test_an_interpreter_that_others_may_write_is_not_run(
     interpreter.chmod(0o755)
     assert run(["install", "--skip-sanity-check", easyconfig]) == 0
     assert ran.exists()
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_directory_of_somebody_else_before_the_interpreter_on_path_is_refused(
+    tmp_path: Path,
+    easyconfig: str,
+    ordinary_user: OrdinaryUser,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    program = write(tmp_path / "program", "#!/usr/bin/env true\n")
+    program.chmod(0o755)
+    write(tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_install: [{program}]}}\n")
+    monkeypatch.setenv("PATH", f"{theirs}:{os.environ['PATH']}")
+    ordinary_user.own(theirs)
+    assert run(["install", easyconfig]) == 18
+    assert f"was not run: {theirs} belongs to sifmod-tester; nothing was changed" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", f"/gone::{os.environ['PATH']}:{theirs}")
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
 
 
 def test_a_path_that_is_another_for_the_hook_is_refused(
