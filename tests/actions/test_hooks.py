@@ -212,11 +212,12 @@ def test_a_directory_of_somebody_else_before_the_interpreter_on_path_is_refused(
     program = write(tmp_path / "program", "#!/usr/bin/env true\n")
     program.chmod(0o755)
     write(tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_install: [{program}]}}\n")
-    monkeypatch.setenv("PATH", f"{theirs}:{os.environ['PATH']}")
+    usual = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{theirs}:{usual}")
     ordinary_user.own(theirs)
     assert run(["install", easyconfig]) == 18
     assert f"was not run: {theirs} belongs to sifmod-tester; nothing was changed" in capsys.readouterr().err
-    monkeypatch.setenv("PATH", f"/gone::{os.environ['PATH']}:{theirs}")
+    monkeypatch.setenv("PATH", f"/gone::{usual}:{theirs}")
     assert run(["install", "--skip-sanity-check", easyconfig]) == 0
 
 
