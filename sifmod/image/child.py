@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -183,9 +183,14 @@ def _group(
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
     try:
-        with os.fdopen(os.memfd_create("output"), "w+b") as file:
+        with (
+            os.fdopen(os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file,
+            ExitStack() as end,
+        ):
             # a memfd has no lock for its position, unlike an opened file: two concurrent writers lose lines
             fcntl.fcntl(log := file.fileno(), fcntl.F_SETFL, os.O_APPEND)
+            # what a process that is left behind writes would take memory that nobody bounds any more
+            end.callback(fcntl.fcntl, log, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
             process = subprocess.Popen(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=theirs, stderr=log, process_group=0

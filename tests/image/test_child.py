@@ -231,6 +231,17 @@ def test_what_it_leaves_running_is_ended_with_it_where_that_is_asked_for(tmp_pat
     wait_until(lambda: not marked(env["MARK"]))
 
 
+def test_what_a_process_that_it_leaves_behind_writes_takes_no_memory(tmp_path: Path) -> None:
+    mark, go = f"left {tmp_path}", tmp_path / "go"
+    env = {"PATH": os.environ["PATH"], "MARK": mark}
+    loop = f"while ! test -e '{go}'; do sleep 0.05; done; head -c 200M /dev/zero && touch '{go}ne'"
+    assert run_child(("/bin/sh", "-c", f'setsid sh -c "{loop}" & exit 0'), cwd=tmp_path, env=env).code == 0
+    assert marked(mark)
+    go.touch()
+    wait_until(lambda: not marked(mark))
+    assert list(tmp_path.iterdir()) == [go]
+
+
 def server(directory: Path, before: str = "") -> AbstractContextManager[Callable[..., Ended]]:
     """A child that runs commands, after this of the shell."""
     args = ("/bin/sh", "-c", f'{before}\nexec "$@"', "sh", sys.executable, "-I", "-c", SERVER)
