@@ -288,6 +288,8 @@ class Easyconfig(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.module.name.endswith(".lua"):  # Lmod then finds no version of the name without it either
+            raise ValueError(f"the name is {self.module.name}: .lua marks a Lua modulefile")
         if self.module.version.endswith(".lua"):
             raise ValueError(f"version and versionsuffix give {self.module.version}: .lua marks a Lua modulefile")
         if ".." in self.module.version:

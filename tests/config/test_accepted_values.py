@@ -267,6 +267,12 @@ def test_a_version_that_is_lua_to_lmod_is_refused() -> None:
     assert easyconfig("versionsuffix: .lua5\n").module.version == "1.lua5"
 
 
+def test_a_name_that_hides_every_version_of_another_one_in_lmod_is_refused() -> None:
+    for name, problems in (("Deb.lua", ["the name is Deb.lua: .lua marks a Lua modulefile"]), ("Deb.lua5", [])):
+        built = build(Easyconfig, parse_yaml(f"{BASIS.replace('App', name)}{IMAGE}".encode(), "f.yaml")[0])
+        assert [found.message for found in (built if isinstance(built, tuple) else ())] == problems
+
+
 @pytest.mark.parametrize(
     ("written", "size"),
     [
