@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,21 +23,20 @@ _LOCK = "spider-cache"
 def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool:
     """Refresh the site's spider cache after changes; returns whether that was done.
 
-    Without `spider_cache` in the site nothing is done. Failures are only warnings, because Lmod reads the tree itself
-    if its cache is older than the timestamp.
+    Without `spider_cache` in the site nothing is done. Failures are only warnings: then the timestamp is renewed, if
+    possible, because Lmod reads the tree itself if its cache is older.
     """
     cache = site.spider_cache
     if cache is None:
         return False
-    program = _program()
-    if program is None:
-        reporter.say(
-            f"warning: the spider cache was not refreshed: Lmod's {PROGRAM} was not found through LMOD_DIR or LMOD_PKG"
-        )
-        return False
     modulepath = ":".join(cache.modulepath or (str(layout.modules),))
     directory, stamp = Path(cache.directory), Path(cache.timestamp)
     try:
+        if os.geteuid() == 0 and site.umask is not None and site.umask & 0o004:
+            raise SifmodError(
+                "run by root, Lmod leaves out what others may not read; a change by a member refreshes it"
+            )
+        program = _program()
         with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
                 _check_link(place, layout.prefix)
@@ -54,13 +54,15 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
                             file.chmod(0o666 & ~site.umask)  # the program gives 0644
                         file.replace(directory / file.name)
                     Path(begun, "stamp").replace(stamp)
-
+                else:
+                    raise SifmodError(" ".join(ended.lines[-3:]) or str(ended.code))
     except (OSError, LookupError, SifmodError) as error:
         reporter.say(f"warning: the spider cache was not refreshed: {error}")
+        with suppress(OSError, SifmodError):
+            _check_link(stamp.parent, layout.prefix)
+            os.utime(stamp, follow_symlinks=False)
         return False
-    if ended.code:
-        reporter.say(f"warning: the spider cache was not refreshed: {' '.join(ended.lines[-3:]) or ended.code}")
-    return ended.code == 0
+    return True
 
 
 def cache_files(site: Site) -> tuple[Path, ...]:
@@ -74,9 +76,11 @@ def cache_files(site: Site) -> tuple[Path, ...]:
 def is_stale(layout: Layout, site: Site) -> bool:
     """Whether a module or a decision has changed since the site's cache was made, such as by a run that died."""
     made = _changed(Path(site.spider_cache.timestamp)) if site.spider_cache else 0
-    if not made:  # no cache: Lmod reads the tree
+    if not site.spider_cache or not made:  # no cache: Lmod reads the tree
         return False
-    return any(_changed(top / name) > made for top in (layout.modules, layout.software) for name in names(top))
+    return 0 < _changed(Path(site.spider_cache.directory, "spiderT.lua")) < made or any(
+        _changed(top / name) > made for top in (layout.modules, layout.software) for name in names(top)
+    )
 
 
 def _changed(path: Path) -> int:
@@ -103,8 +107,10 @@ def _make(place: Path, group: str | None) -> None:
             place.chmod(place.stat().st_mode | 0o2000)
 
 
-def _program() -> Path | None:
-    """The program that refreshes a cache, preferably of the Lmod in this shell; None if there is none."""
+def _program() -> Path:
+    """The program that refreshes a cache, preferably of the Lmod in this shell. Raises LookupError without one."""
     loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
     found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
-    return next((path for path in found if os.access(path, os.X_OK)), None)
+    if program := next((path for path in found if os.access(path, os.X_OK)), None):
+        return program
+    raise LookupError(f"Lmod's {PROGRAM} was not found through LMOD_DIR or LMOD_PKG")

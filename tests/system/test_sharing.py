@@ -399,6 +399,28 @@ def test_the_spider_cache_is_each_members(machine: Machine, stamps: str) -> None
         assert disk_state(site / "another place") == before
 
 
+def test_root_does_not_leave_modules_of_a_group_out_of_the_spider_cache(machine: Machine) -> None:
+    """Lmod skips what belongs to root and is closed to others, when root runs it; members' `avail` was empty."""
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    cache, stamp = machine.prefix / "lmod/cache", machine.prefix / "lmod/stamp"
+    text = f"{settings.read_text()}spider_cache: {{directory: {cache}, timestamp: {stamp}}}\n"
+    settings.write_text(text.replace("sharing: site", "sharing: group"))
+    machine.ok("ann", *machine.install("a", "--quiet"))
+    with Victim({**machine.place.env, "PATH": os.environ["PATH"]}) as victim:
+        assert victim.run(("hide", "Tiny/1.0"), who=USERS["ann"]).code == 0
+        before = (cache / "spiderT.lua").read_text()
+        done = victim.run(("hide", "--undo", "Tiny/1.0"), who=(0, 0, 0o022))
+        assert (done.code, "the spider cache was not refreshed: run by root, Lmod leaves out" in done.stderr) == (
+            0,
+            True,
+        )
+        assert (cache / "spiderT.lua").read_text() == before
+        assert (cache / "spiderT.lua").stat().st_mtime < stamp.stat().st_mtime  # so Lmod reads the tree
+        done = victim.run(("hide", "Tiny/1.0"), who=USERS["bob"])
+        assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
+        assert (cache / "spiderT.lua").stat().st_mtime >= stamp.stat().st_mtime
+
+
 @BOTH
 def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     above = machine.place.directory / "above"
