@@ -166,10 +166,11 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
         return "its receipt is missing or cannot be read"
     retired = retired_since(layout, module)
     installed = live_number(layout, module) is not None and not retired
-    if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
+    held = number in held_since(events)
+    if installed and not (rollbacks or held) and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` would restore it"
     comes_back = retired or any(event.retired for event in events[-1:])
-    if (installed or comes_back) and number in held_since(events):
+    if (installed or comes_back) and held:
         return f"it is held, until `sifmod rollback --release {module}` releases it"
     since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):

@@ -15,7 +15,7 @@ from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.explain import reported
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
-from sifmod.tree.history import held_since, previous, read_history, read_past
+from sifmod.tree.history import held_since, in_utc, previous, read_history, read_past
 from sifmod.tree.layer import all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
@@ -56,8 +56,9 @@ def change_live(
 def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter) -> Installation:
     """Make generation `to` live, by default the previous one; returns the new live installation.
 
-    Also restores an uninstalled module. A second rollback undoes the first. Idempotent with `to`. Raises ModuleError if
-    there is no such generation, InstallError if it is incomplete, PermissionsError, OSError on read errors.
+    Also restores an uninstalled module. Idempotent with `to`; without it, a second rollback is refused, which would end
+    the hold of the first. Raises ModuleError for that, and if there is no such generation, InstallError if it is
+    incomplete, PermissionsError, OSError on read errors.
     """
     layout = tree.layout
     tidy(tree)
@@ -100,8 +101,14 @@ def _held(layout: Layout, module: ModuleName) -> tuple[int, ...]:
 
 
 def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
-    on_disk = numbers(layout, module)
-    number = previous(read_history(layout, module), on_disk) if to is None else to
+    on_disk, events = numbers(layout, module), read_history(layout, module)
+    number = previous(events, on_disk) if to is None else to
+    if to is None and number in (since := held_since(events)):
+        raise ModuleError(
+            f"{module} was rolled back already, at {in_utc(since[number])}: from generation {number} to"
+            f" {events[-1].generation}, which is live",
+            f"`--to {number}` makes {number} live again; generations there: {', '.join(map(str, on_disk))}",
+        )
     if number is None or number not in on_disk:
         what = "earlier generation" if number is None else f"generation {number}"
         there = ", ".join(map(str, on_disk)) or "none"

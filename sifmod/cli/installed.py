@@ -123,7 +123,7 @@ def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
     If the generation that was live is the newer one, its content is held from then on: `stack apply` skips it and
-    `install` asks, until --release, a rollback to it, or an install of different content; an uninstall does not end it.
+    `install` asks, until --release, `--to` it, or an install of different content; an uninstall does not end it.
     """
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")

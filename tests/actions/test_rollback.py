@@ -26,7 +26,14 @@ def test_back_and_forth(layout: Layout) -> None:
     first, second = install(layout, "a"), install(layout, "b")
     assert rollback(tree_of(layout), MODULE, None, ALONE) == first
     assert live(layout, MODULE) == first
-    assert rollback(tree_of(layout), MODULE, None, ALONE) == second
+    before = disk_state(layout.prefix)
+    with pytest.raises(
+        ModuleError, match=r"rolled back already, at .*: from generation 2 to 1, which is live"
+    ) as caught:
+        rollback(tree_of(layout), MODULE, None, ALONE)
+    assert "`--to 2` makes 2 live again" in caught.value.hint
+    assert disk_state(layout.prefix) == before
+    assert rollback(tree_of(layout), MODULE, 2, ALONE) == second
     assert live(layout, MODULE) == second
 
 
@@ -36,7 +43,7 @@ def test_to_a_number(layout: Layout) -> None:
     before = layout.history(MODULE).read_text()
     assert rollback(tree_of(layout), MODULE, 1, ALONE) == first
     assert layout.history(MODULE).read_text() == before
-    assert rollback(tree_of(layout), MODULE, None, ALONE) == third
+    assert rollback(tree_of(layout), MODULE, 3, ALONE) == third
     assert install(layout, "d").generation == 4
 
 

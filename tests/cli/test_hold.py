@@ -279,7 +279,6 @@ def test_new_content_without_its_image_ends_it(here: Path, images: Images) -> No
     "ends",
     [
         ["rollback", "--release", "App/1"],
-        ["rollback", "App/1"],
         ["rollback", "App/1", "--to", "2"],
     ],
 )
@@ -290,6 +289,12 @@ def test_what_ends_it(here: Path, ends: list[str], capfd: pytest.CaptureFixture[
     capfd.readouterr()
     assert run(["list", "App"]) == 0
     assert "held" not in capfd.readouterr().out
+
+
+def test_the_same_rollback_by_another_member_does_not_end_it(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["rollback", "App/1"]) == 24
+    assert "App/1 was rolled back already" in capfd.readouterr().err
+    assert generation(here) == 1
 
 
 def test_it_is_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
