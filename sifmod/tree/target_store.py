@@ -11,12 +11,15 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
 from sifmod.tree.durable import is_directory, sync_directory, sync_file
 from sifmod.tree.explain import reported
+from sifmod.tree.layer import RECEIPT
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree, forget_locks
 from sifmod.tree.store import Store
 from sifmod.tree.umask import umask
 
-_MANAGED = ("modules", "software", "images/sha256", "images/partial", "life", "layers", "log", ".locks", ".staging")
+_IMAGES = ("images/sha256", "images/partial", "images/marks")
+_MANAGED = (*_IMAGES, "modules", "software", "life", "layers", "stacks", "log", ".locks", ".staging")
+_OF_BUNDLES = "stacks/*/stack.lock"  # `stack lock` writes it beside the stack that a bundle brought
 
 
 class _Hidden(Layout):
@@ -34,19 +37,21 @@ class _Hidden(Layout):
 
 
 def check_outside_trees(target: Path) -> None:
-    """Raise OptionError for an output file or directory in a directory that sifmod manages in a tree, by any link."""
+    """Raise OptionError for an output file or directory that sifmod manages in a tree or a layer, by any link."""
     place = Path(os.path.realpath(target if target.is_dir() else target.parent))
-    for prefix in (place, *place.parents):
-        managed = (prefix / name for name in _MANAGED)
-        if (found := next((top for top in managed if place.is_relative_to(top)), None)) and _is_tree(prefix):
-            raise OptionError(
-                f"{target} is in {found}, where only sifmod writes; nothing was written", "name another place"
-            )
+    place = place if target.is_dir() else place / target.name
+    for directory in (place, *place.parents):
+        if (found := _managed(directory, place)) and not place.relative_to(directory).match(_OF_BUNDLES):
+            raise OptionError(f"{target}: only sifmod writes in {found}; nothing was written", "name another place")
 
 
-def _is_tree(prefix: Path) -> bool:
-    holds = any(is_directory(prefix / name) for name in ("software", "images/sha256"))
-    return holds and is_directory(prefix / ".locks")
+def _managed(directory: Path, place: Path) -> Path | None:
+    """What sifmod manages in this directory, if it is a tree or a layer's generation, and has `place` in it."""
+    if (directory / RECEIPT).is_file():
+        return directory
+    holds = any(is_directory(directory / name) for name in ("software", "images/sha256"))
+    managed = (directory / name for name in _MANAGED) if holds and is_directory(directory / ".locks") else ()
+    return next((top for top in managed if place.is_relative_to(top)), None)
 
 
 @contextmanager

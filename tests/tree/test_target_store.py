@@ -378,7 +378,7 @@ OUTPUTS = (
 def test_no_output_replaces_a_file_of_a_tree(
     tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither an image of the store nor a file of a generation, by any path; elsewhere in the prefix is room."""
+    """Neither an image, a record nor a file of a generation or layer, by any path; elsewhere in the prefix is room."""
     prefix = tmp_path / "prefix"
     monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
     monkeypatch.chdir(tmp_path)
@@ -390,7 +390,11 @@ def test_no_output_replaces_a_file_of_a_tree(
     assert run(["install", "Tiny-1.yaml", "--skip-sanity-check"]) == run(["stack", "lock", "stack.yaml"]) == 0
     (tmp_path / "to the store").symlink_to(prefix / "images")
     stored = next(prefix.glob("images/sha256/*.sif"))
+    layer = write(tmp_path / "layers/Tiny/1/default/0/1/layer.json", "{}").with_name("layer.squashfs")
     outputs = (
+        layer,
+        prefix / "stacks/small.json",
+        prefix / "stacks/small/stack.yaml",
         stored,
         tmp_path / "to the store/sha256" / stored.name,
         prefix / "images/sha256/new.sif",
@@ -409,6 +413,11 @@ def test_no_output_replaces_a_file_of_a_tree(
             after = disk_state(prefix)
             assert before.items() <= after.items(), line
             assert all("/.locks/" in path or path.endswith(".inventory.json") for path in after.keys() - before), line
+    assert run(["sbom", "Tiny/1", "-o", str(prefix / "life")]) == 2  # which is not there yet
+    other = str(tmp_path / "other")
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "small.tar"]) == 0
+    assert run(["stack", "apply", "--bundle", "small.tar", "--prefix", other]) == 0
+    assert run(["stack", "lock", f"{other}/stacks/small/stack.yaml", "--prefix", other]) == 0
     (tmp_path / "link.sif").symlink_to(stored)
     for free in (prefix / "tiny.sif", prefix / "user-software/Tiny/1/tiny.sif", tmp_path / "link.sif"):
         assert run(["export", "Tiny/1", "--to", "sif", "--force", "-o", str(free)]) == 0
