@@ -203,8 +203,10 @@ def test_in_a_directory_for_all_what_belongs_to_a_neighbour_is_not_used(
     before = disk_state(for_all)
     capfd.readouterr()
     assert run([*words, "-o", str(for_all / "it")]) == 25
-    assert f"{for_all}/it belongs to" in capfd.readouterr().err
+    assert f", and everyone can create files in {for_all}" in capfd.readouterr().err
     assert disk_state(for_all) == before
+    for_all.chmod(0o3775)  # of a group
+    assert run([*words, "-o", str(for_all / "it")]) == 0
 
 
 @pytest.mark.parametrize("name", ["index.html", "catalogue.json", "pages/Tiny/index.md", "feed.xml"])

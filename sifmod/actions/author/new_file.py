@@ -72,7 +72,10 @@ def write_below(text: str, target: Path, top: Path) -> bool:
 
 
 def check_not_of_others(directory: Path) -> None:
-    """Raise PermissionsError for another user's link, and for another user's directory in a sticky one like /tmp."""
+    """Raise PermissionsError for another user's link, and for another user's directory in one like /tmp.
+
+    In a sticky directory of a group, only members have made it, who can write to shared directories anyway.
+    """
     with suppress(OSError):
         status, above = directory.lstat(), directory.parent.stat().st_mode
         if status.st_uid in (0, os.geteuid()):
@@ -80,8 +83,12 @@ def check_not_of_others(directory: Path) -> None:
         if stat.S_ISLNK(status.st_mode):
             hint = "name the directory itself, or another one"
             raise PermissionsError(f"{directory} is a link of {user_name(status.st_uid)}", hint)
-        if above & stat.S_ISVTX:
-            raise PermissionsError(f"{directory} belongs to {user_name(status.st_uid)}", "choose another directory")
+        if above & stat.S_ISVTX and above & stat.S_IWOTH:
+            owner = user_name(status.st_uid)
+            raise PermissionsError(
+                f"{directory} belongs to {owner}, and everyone can create files in {directory.parent}",
+                f"choose another directory or, if you trust {owner}, one below it",
+            )
 
 
 def _publish(unfinished: Path, target: Path) -> None:
