@@ -264,6 +264,29 @@ def test_a_stale_layer_of_a_project_can_be_removed(tmp_path: Path, capfd: pytest
     assert disk_state(Path(own.root)) == before
 
 
+def test_a_layer_for_the_image_of_a_colleagues_tree_is_not_stale(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The user's own module of that name has another image; the colleague's tree may be closed."""
+    theirs, mine = shared_tmp / "theirs", shared_tmp / "mine"
+    for prefix, image in ((theirs, images.tiny_sif), (mine, images.tiny("another"))):
+        text = f"name: App\nversion: '1'\nimage: {{sources: ['{image}']}}\nwrappers: [sh]\n"
+        (shared_tmp / "App-1.yaml").write_text(text)
+        assert sifmod(["install", str(shared_tmp / "App-1.yaml"), "--skip-sanity-check", "--prefix", str(prefix)]) == 0
+    layer = published(theirs, image=sha256_bytes(images.tiny_sif.read_bytes()), module=ModuleName("App", "1"))
+    words = ["App/1", "--dir", str(theirs / "layers"), "--prefix"]
+    assert sifmod(["remove", "--stale", *words, str(mine)]) == sifmod(["remove", "--all", *words, str(mine)]) == 24
+    capfd.readouterr()
+    assert sifmod(["remove", "--all", *words, str(shared_tmp / "none")]) == 24
+    assert "App/1 has no layer default for an earlier image" in capfd.readouterr().err
+    (theirs / "software").chmod(0o700)
+    assert not call_as(ordinary_user.user, lambda: is_stale(layer, {}))
+    assert [one.root for one in all_layers(theirs / "layers")] == [layer.root]
+    shutil.rmtree(theirs / "software")
+    assert sifmod(["remove", "--stale", *words, str(mine)]) == 0
+    assert list(all_layers(theirs / "layers")) == []
+
+
 def test_all_of_a_module_that_was_uninstalled_goes_and_no_other_module_is_meant(
     tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str]
 ) -> None:

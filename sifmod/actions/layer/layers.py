@@ -124,10 +124,9 @@ def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerO
     """Take layers out of use that were made for other images of a module. Raises ModuleError if there are none."""
     trees = layouts_of(site, os.environ)
     modules = known(trees)
-    found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)
-    stale = [one for one in found if is_stale(one, modules)]
-    module = resolve(change.module, {one.module for one in stale} | modules.keys())
-    going = tuple(one for one in stale if one.module == module)
+    found = [one for one in found_layers(trees, _with(change.directory)) if one.name == change.name]
+    module = resolve(change.module, {one.module for one in found} | modules.keys())
+    going = tuple(one for one in found if one.module == module and is_stale(one, modules))
     if not going:
         raise ModuleError(
             f"{module} has no layer {change.name} for an earlier image",

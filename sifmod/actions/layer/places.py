@@ -15,12 +15,13 @@ from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.tree.layer import (
     DEFAULT,
+    MODULE,
     Layer,
     Layers,
     all_layers,
 )
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live, live_modules, live_number
+from sifmod.tree.receipt import Installation, live, live_modules, live_number, read_receipt
 
 if TYPE_CHECKING:
     from sifmod.config.site import Site
@@ -121,9 +122,18 @@ def unusable(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
-    """Whether a readable layer's module is not installed in these trees, or is installed with another image."""
+    """Whether a readable layer's module has its image neither in these trees nor in the tree that it was made for.
+
+    That of a tree that is closed to this user counts as not stale.
+    """
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
+    try:
+        own = read_receipt(Path(os.path.realpath(Path(layer.root, MODULE), strict=True)))
+    except PermissionError:
+        return False
+    except OSError:  # the tree is gone, or no longer has the module
+        own = None
+    return bool(layer.image) and layer.image not in [one.image_sha256 for one in (there, own) if one]
 
 
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
