@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from secrets import token_hex
 
@@ -119,8 +120,11 @@ def _make(site: Site) -> None:
         if not prefix.is_dir():  # else another run created it and wrote to it
             raise
     finally:
-        with suppress(FileNotFoundError):
-            made.rmdir()
+        # also those of killed runs; another run needs its own no longer once the prefix exists
+        others = prefix.parent.glob(f".{escape(prefix.name)}.{'[0-9a-f]' * 8}") if prefix.is_dir() else ()
+        for left in (made, *others):
+            with suppress(OSError):
+                left.rmdir()
 
 
 def _give(made: Path, group: str, prefix: Path) -> None:

@@ -194,6 +194,24 @@ def test_a_new_prefix_is_the_groups(site: Site, monkeypatch: pytest.MonkeyPatch)
     assert len(given) == 1
 
 
+def test_a_run_that_is_killed_before_the_group_is_given_leaves_nothing_for_good(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = replace(site, group=OWN, umask=0o022)
+    site.prefix.parent.mkdir()
+    kept = site.prefix.with_name(".prefix.0123abcd")
+    (kept / "of a user").mkdir(parents=True)
+    before = os.listdir(site.prefix.parent)
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(shutil, "chown", lambda *_, **__: os._exit(9))
+        with changing_prefix(shared):
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert len(os.listdir(site.prefix.parent)) == 2
+    with changing_prefix(shared):
+        assert sorted(os.listdir(site.prefix.parent)) == sorted([*before, "prefix"])
+
+
 @pytest.mark.parametrize("error", [LookupError("no such group: 'staff'"), PermissionError(errno.EPERM, "not yours")])
 def test_a_group_that_cannot_be_given(site: Site, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_path: Path, **_group: str) -> None:
