@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import resource
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -139,8 +140,9 @@ def test_a_stack_is_not_called_as_what_a_tree_keeps(
     assert f"a stack cannot be named {name!r}" in capfd.readouterr().err
 
 
-def test_an_image_with_holes_that_has_no_room_is_not_read(
-    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", ["image", "layer"])
+def test_a_file_with_holes_that_has_no_room_is_not_read(
+    kind: str, tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "Tiny-1.yaml", f"name: Tiny\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
@@ -148,11 +150,18 @@ def test_an_image_with_holes_that_has_no_room_is_not_read(
     for words in (["apply", "tiny.yaml", "--skip-sanity-check"], ["lock", "tiny.yaml"]):
         assert run(["stack", *words, "--prefix", "here"]) == 0
     assert run(["stack", "bundle", "tiny.yaml", "--no-wheels", "--prefix", "here", "-o", "bundle"]) == 0
-    image = next((tmp_path / "bundle/images").rglob("*.sif"))
-    image.chmod(0o644)
-    os.truncate(image, 1 << 42)
+    file = next((tmp_path / "bundle/images").rglob("*.sif"))
+    if kind == "layer":
+        file = write(tmp_path / "bundle/layers/Tiny/1/default/0/1/layer.squashfs", "")
+    file.chmod(0o644)
+    os.truncate(file, 1 << 42)
     capfd.readouterr()
-    assert run(["stack", "apply", "--bundle", "bundle", "--prefix", "there"]) == 18
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 26, hard))  # else a failure of this test would fill the disk
+    try:
+        assert run(["stack", "apply", "--bundle", "bundle", "--prefix", "there"]) == 18
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "not enough space in" in capfd.readouterr().err
     assert not [path for path in (tmp_path / "there").rglob("*") if path.suffix == ".sif" or path.lstat().st_size > 1e6]
 

@@ -227,8 +227,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
         if not lacks_layer and (image is None or store.find(image.sha256)):
             continue
         with store.incoming() as incoming, writing(incoming), opened() as source:
-            if image:
-                check_space(incoming.parent, size)  # a file with holes can claim any size
+            check_space(incoming.parent, size)  # a file with holes can claim any size
             with incoming.open("wb") as file:
                 copy_checked(source, file, Item(name, bundle, size, image.sha256 if image else ""), progress)
             if image:
