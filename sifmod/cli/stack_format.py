@@ -33,7 +33,9 @@ def lines(
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
-        yield f" [-] {module}: the stack no longer names it; `sifmod retire {module}` retires it"
+        others = made.others.get(module)
+        may = f", but the stack {' or '.join(others)} may" if others else ""
+        yield one_line(f" [-] {module}: the stack no longer names it{may}; `sifmod retire {module}` retires it")
 
 
 def counts(made: "stack_plan.StackPlan") -> Iterable[str]:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
@@ -76,6 +76,17 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
             raise OSError(f"{_path(layout, name)} is not a readable record")
         for sha256 in dict.fromkeys(applied.images):
             found.setdefault(sha256, []).append(name)
+    return found
+
+
+def applied_by_others(layout: Layout, stack: str) -> dict[ModuleName, list[str]]:
+    """The other stacks that installed a module too, and may still name it: a record keeps what is installed."""
+    found: dict[ModuleName, list[str]] = {}
+    with suppress(OSError):  # a closed directory
+        others = (os.path.splitext(file) for file in names(layout.prefix / "stacks", layout.prefix))  # noqa: PTH122
+        for name in (name for name, ending in others if ending == ".json" and name != stack):
+            for module in applied.modules if (applied := read_applied(layout, name)) else ():
+                found.setdefault(module, []).append(name)
     return found
 
 

@@ -167,6 +167,19 @@ def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd
     assert capfd.readouterr().err == "== our-cluster, 4 modules: 4 installed\n"
 
 
+def test_what_another_stack_installed_too_is_not_simply_retired(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The advice was to retire a module that the other stack still names."""
+    for name in ("small", "other", "third"):
+        write(here / f"{name}.yaml", "easyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "small.yaml", SKIP]) == run(["stack", "apply", "other.yaml", SKIP]) == 0
+    write(here / "small.yaml", "easyconfigs: []\n")
+    write(here / "prefix/stacks/third.json", "{")
+    capfd.readouterr()
+    assert run(["stack", "plan", "small.yaml"]) == 0
+    said = " [-] Good/1: the stack no longer names it, but the stack other may; `sifmod retire Good/1` retires it"
+    assert said in capfd.readouterr().out.splitlines()
+
+
 def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "own/Own-3.yaml", "name: Own\nversion: '3'\nimage: {sources: [/no/such.sif]}\n")
     write(here / "own/Own-4.yaml", "name: Own\nversion: '4'\nimage: {sources: [/no/such.sif]}\n")

@@ -1,7 +1,7 @@
 """stack plan: a stack with its options, the changes that would make a tree match it, and the reasons."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import decided_names, read_life, today
 from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live_number
-from sifmod.tree.stack_record import read_applied
+from sifmod.tree.stack_record import applied_by_others, read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
 Given = Mapping[str, str]
@@ -118,6 +118,7 @@ class StackPlan(NamedTuple):
     layout: Layout
     steps: tuple[Step, ...]
     unnamed: tuple[ModuleName, ...]  # modules that the stack installed and no longer names
+    others: Mapping[ModuleName, Sequence[str]]  # the other stacks that installed a module, and may name it
     # decides again, since a large plan cannot keep its requests; raises what deciding raises
     decide: Callable[[Step], Decision]
 
@@ -160,7 +161,9 @@ def plan_stack(planned: Planned) -> StackPlan:
         steps = [step._replace(unlocked=locks[step.module]) if step.module in locks else step for step in steps]
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
-    return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
+    others = applied_by_others(planned.layout, planned.stack.name) if unnamed else {}
+    again = partial(_decide_again, planned, sites)
+    return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, others, again)
 
 
 def _unless_ended(step: Step, layout: Layout, names: Collection[str], decided: Collection[str]) -> Step:
