@@ -139,6 +139,18 @@ def test_a_tag_that_names_another_image(
     assert capfd.readouterr().out == ""
     assert run(["rollback", "Tagged"]) == 0
     assert found(here, "Tagged", "1").image_sha256 == was.image_sha256
+    shutil.rmtree(here / "tree/images/partial", ignore_errors=True)
+    before = disk_state(here / "tree/images", here / "tree/software")
+    capfd.readouterr()
+    assert run(["upgrade", "Tagged", "-D"]) == 0
+    assert capfd.readouterr().out == f" * [H] {here}/robot/Tagged-1.yaml (module: Tagged/1)\n"
+    assert run(["upgrade", "Tagged"]) == 18
+    assert "Tagged/1 was rolled back from the same content" in capfd.readouterr().err
+    assert disk_state(here / "tree/images", here / "tree/software") == before
+    registry.push_layout(images.tiny_layout("newest"), "newer:1")
+    assert run(["upgrade", "Tagged", "-D"]) == 0
+    assert " * [F] " in capfd.readouterr().out
+    assert run(["upgrade", "Tagged"]) == 0
 
 
 def test_a_server_that_does_not_answer(here: Path, registry: Registry, capfd: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,8 @@ def _has_image(held: Installation, before: Installation | None, decision: Decisi
     if options.module_only:
         return before is None or held.image_sha256 == before.image_sha256
     if options.force:
-        return False  # known once it is fetched
+        was = held.image.origin
+        return options.moved_to in filter(None, (was.index, was.manifest))  # if unknown: known once it is fetched
     return held.image_sha256 == wanted.sha256 or held.provenance.image.request == decision.image.request
 
 

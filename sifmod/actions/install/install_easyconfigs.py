@@ -48,6 +48,7 @@ class InstallOptions:
     rebuild: bool = False  # a new generation even if nothing changed
     if_different: int | None = None  # with rebuild: keep a later generation than this one if it has the same files
     force: bool = False  # like rebuild, which is set too, and fetch the image again
+    moved_to: str = ""  # with force: the digest of the index or manifest that the tag names now, if known
     module_only: bool = False  # render again with the installed image
     offline: bool = False
     keep_blobs: bool = False

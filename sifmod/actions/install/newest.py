@@ -131,7 +131,7 @@ def upgrades(
         else:
             check_not_planted(made[module], Path(installed.easyconfig), site.site.robot_paths)
             target = Target(installed.easyconfig, installed.variant)
-            own = replace(options, source=recorded.get("source"), rebuild=True, force=True)
+            own = replace(options, source=recorded.get("source"), rebuild=True, force=True, moved_to=one.now)
         if (target, own.force) not in seen:
             seen.add((target, own.force))
             yield Upgrade(module, target, Installer({**of_site, **given}, own))
