@@ -1,13 +1,14 @@
 """Refresh Lmod's spider cache with Lmod's own program."""
 
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sifmod.actions.reporter import Reporter
-from sifmod.config.site import Site
+from sifmod.config.site import SPIDER_PATH, Site
 from sifmod.errors import SifmodError
 from sifmod.image.child import run_child
 from sifmod.system import user_name
@@ -32,6 +33,8 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
     modulepath = ":".join(cache.modulepath or (str(layout.modules),))
     directory, stamp = Path(cache.directory), Path(cache.timestamp)
     try:
+        if not re.fullmatch(SPIDER_PATH, f"{modulepath}{directory}{stamp}"):
+            raise SifmodError(f"{PROGRAM} takes no blank, *, ? and [ in a path")
         if os.geteuid() == 0 and site.umask is not None and site.umask & 0o004:
             raise SifmodError(
                 "run by root, Lmod leaves out what others may not read; a change by a member refreshes it"

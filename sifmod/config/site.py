@@ -86,14 +86,19 @@ class Signatures(Model):
     """Files with the OpenPGP public keys of trusted signers."""
 
 
+# Lmod's program does not quote its arguments: a blank or pattern would name other directories
+SPIDER_PATH = r"[^\s*?\[]*"
+_SpiderPath = Annotated[SearchDirectory, expecting(SPIDER_PATH, "a path without blanks, *, ? and [, as Lmod needs it")]
+
+
 class SpiderCache(Model):
     """Lmod's spider cache, maintained by `update_lmod_system_cache_files`."""
 
-    directory: SearchDirectory
+    directory: _SpiderPath
     """The directory of the cache (`dir` in Lmod's scDescriptT)."""
-    timestamp: SearchDirectory
+    timestamp: _SpiderPath
     """The file whose time Lmod checks (`timestamp`)."""
-    modulepath: tuple[SearchDirectory, ...] = ()
+    modulepath: tuple[_SpiderPath, ...] = ()
     """The module directories in the cache, if they are more than the prefix's own."""
 
 

@@ -335,12 +335,30 @@ def test_the_spider_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.Mo
     assert stamp.stat().st_mtime_ns == made
     stamp.unlink()
     stamp.mkdir(mode=0)
-    (tmp_path / "site.yaml").write_text(f"name: x\nspider_cache: {{directory: {stamp / 'x y'}, timestamp: {stamp}}}\n")
+    (tmp_path / "site.yaml").write_text(f"name: x\nspider_cache: {{directory: {stamp / 'x'}, timestamp: {stamp}}}\n")
     site = site_in_force({"prefix": str(layout.prefix)}).site
     told: list[str] = []
     assert not refresh_spider_cache(layout, site, Reporter(told.append))
     assert told[0].startswith("warning: the spider cache was not refreshed: ")
     assert json.loads(layout.life("Tiny").read_text())["versions"] == {"1.0": {"hidden": True}}
+
+
+@pytest.mark.parametrize("place", ["my tree", "tree[1]", "tree*"])
+def test_a_spider_cache_of_a_part_of_the_path_is_not_made(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Lmod's program splits its arguments: the cache was valid, and lacked the modules after the first blank."""
+    layout, cache = Layout(tmp_path / place), tmp_path / "cache"
+    install(layout, "a", syntaxes=("lua",))
+    keys = f"directory: {cache}, timestamp: {cache}/stamp"
+    monkeypatch.setenv("SIFMOD_SITE", str(write(tmp_path / "site.yaml", f"name: x\nspider_cache: {{{keys}}}\n")))
+    assert verb(layout, "hide", "Tiny/1.0") == 0
+    assert "warning: the spider cache was not refreshed: " in capfd.readouterr().err
+    assert not cache.exists()
+    text = f"name: x\nspider_cache:\n  {keys.replace(', ', chr(10) + '  ')}\n  modulepath: [/a, '/{place}']\n"
+    write(tmp_path / "site.yaml", text)
+    assert verb(layout, "hide", "Tiny/1.0", "--undo") == 5
+    assert "site.yaml:5:20: spider_cache.modulepath[1]: expected a path without blanks" in capfd.readouterr().err
 
 
 def test_an_error_leaves_no_stale_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
