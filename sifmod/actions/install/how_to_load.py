@@ -46,11 +46,11 @@ def stale_spider_cache(installation: Installation, environ: Mapping[str, str]) -
 
 
 def unseen_warning(installation: Installation, environ: Mapping[str, str]) -> str:
-    """A note if a module tool of this machine does not see the module; "" if all do."""
+    """A note if a module tool of this machine, or Environment Modules elsewhere, does not see the module; else ""."""
     made = {syntax_of(stub.path) for stub in installation.stubs}
     found = module_tools(environ)
     directory = installation.prefix / "modules"
-    if "tcl" in found and "tcl" in made and set(_EXPANDED) & set(str(directory)):
+    if "tcl" in made and set(_EXPANDED) & set(str(directory)):
         signs = ", ".join(_EXPANDED)
         return f"{module_tool('tcl')} finds no module below {directory}: it expands {signs} in a module path"
     tools = [module_tool(syntax) for syntax in found if syntax not in made]
