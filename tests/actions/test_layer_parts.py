@@ -36,7 +36,14 @@ from sifmod.image.packages.added import format_added
 from sifmod.image.packages.direct_requirement import static_name
 from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
-from sifmod.image.packages.package_lock import as_before, block_of, pinned, versions_of, without_queries
+from sifmod.image.packages.package_lock import (
+    as_before,
+    block_of,
+    one_digest_each,
+    pinned,
+    versions_of,
+    without_queries,
+)
 from sifmod.image.packages.request import PackageRequest, name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
 from sifmod.image.packages.resolve import Resolved, followed, resolve
@@ -208,9 +215,11 @@ def test_a_lock_without_what_the_image_holds() -> None:
             match=r"the lock has no file of new, or one without SHA-256, -384 or -512, so it could be",
         ):
             followed(python, without)
-    both = followed(python, LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "cc", sha256 = "aa" }')).lock
-    assert pinned(both) == "new==1.0 --hash=sha256:aa --hash=sha256:bb\n"  # uv took a right MD5 beside a wrong SHA-256
-    assert "md5" not in both
+    both = LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "cc", sha512 = "dd", sha256 = "aa" }')
+    assert [pinned(one) for one in one_digest_each(followed(python, both).fetched)] == [
+        "new==1.0 --hash=sha256:aa --hash=sha256:bb\n",
+        "new==1.0 --hash=sha256:bb --hash=sha512:dd\n",
+    ]
     for asked in (">=3.11.2", "~=3.11.9", "<4"):  # the release of a base's Python is unknown
         assert followed(python, f'requires-python = "{asked}"\n{LOCK}').added
     with pytest.raises(OptionError, match=r"the lock is for Python >=3.12; the image has 3.11"):

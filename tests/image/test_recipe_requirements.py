@@ -1,5 +1,6 @@
 """What a recipe asks for in a file of requirements: digests, constraints, and the index for an image's torch."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -81,6 +82,31 @@ def test_digests_and_constraints_of_a_file(tmp_path: Path, sif: Path, wheels: Pa
     with pytest.raises(FetchError, match="but the packages under `pip` have none: six"):
         made(prefix, recipe(sif, requirements=str(path), pip=("six",)))
     assert prefix.state() == there
+
+
+def test_all_digests_of_a_locked_file_hold(tmp_path: Path, sif: Path, wheels: Path, prefix: Prefix) -> None:
+    """uv takes a file that has any one of them."""
+    file, lock = wheels / "helper-2.0-py3-none-any.whl", tmp_path / "pylock.toml"
+    for at in ("path", "url"):
+        where = file if at == "path" else file.as_uri()
+        for kind, wrong in (("md5", False), ("sha512", False), ("sha512", True)):
+            digests = {
+                "sha256": sha256_file(file),
+                kind: hashlib.new(kind, b"other", usedforsecurity=False).hexdigest(),
+            }
+            if not wrong:
+                digests = {"sha256": "0" * 64, kind: hashlib.new(kind, file.read_bytes()).hexdigest()}
+            said = ", ".join(f'{key} = "{value}"' for key, value in digests.items())
+            named = f'{{ {at} = "{where}", hashes = {{ {said} }} }}'
+            block = f'[[packages]]\nname = "helper"\nversion = "2.0"\nwheels = [{named}]\n'
+            write(lock, f'lock-version = "1.0"\ncreated-by = "x"\n\n{block}')
+            with pytest.raises(FetchError, match="Hash mismatch"):
+                made(prefix, recipe(sif, requirements=str(lock)))
+    right = hashlib.sha512(file.read_bytes()).hexdigest()
+    lock.write_text(lock.read_text().replace(digests["sha512"], right))
+    assert f"{LIBRARY}/helper-2.0.dist-info/METADATA" in contents(
+        made(prefix, recipe(sif, requirements=str(lock))).path
+    )
 
 
 def test_what_is_linked_against_torch_comes_from_the_sites_index(

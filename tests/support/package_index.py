@@ -1,6 +1,7 @@
 """An index of packages on this machine, as PEP 503 has it, that keeps what it was asked for."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,15 @@ from packaging.utils import canonicalize_name
 
 @dataclass
 class Index:
-    """It has the wheels of a directory, as they are when they are asked for; `asked`: every path of a request."""
+    """It has the wheels of a directory, as they are when they are asked for; `asked`: every path of a request.
+
+    With `digests` it answers in JSON (PEP 691), and says that each file has these.
+    """
 
     wheels: Path
     port: int = 0
     asked: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -29,6 +34,12 @@ class Index:
         _, kind, *rest = unquote(path).split("/")
         if kind == "files" and (file := self.wheels / rest[0]).is_file():
             return file.read_bytes()
+        if self.digests:
+            found = [
+                {"filename": file.name, "url": f"/files/{file.name}", "hashes": self.digests}
+                for file in sorted(self.wheels.glob("*.whl"))
+            ]
+            return json.dumps({"meta": {"api-version": "1.0"}, "name": rest[0], "files": found}).encode()
         links = [
             f'<a href="/files/{file.name}#sha256={hashlib.sha256(file.read_bytes()).hexdigest()}">{file.name}</a>\n'
             for file in sorted(self.wheels.glob("*.whl"))
@@ -46,7 +57,8 @@ def serving(wheels: Path) -> Iterator[Index]:
         def do_GET(self) -> None:
             content = index.answer(self.path)
             self.send_response(404 if content is None else 200)
-            self.send_header("Content-Type", "text/html" if "/simple/" in self.path else "application/octet-stream")
+            page = "application/vnd.pypi.simple.v1+json" if index.digests else "text/html"
+            self.send_header("Content-Type", page if "/simple/" in self.path else "application/octet-stream")
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
             if self.command == "GET":

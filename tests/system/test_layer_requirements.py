@@ -100,6 +100,41 @@ def test_a_wrong_digest_leaves_nothing(machine: Machine) -> None:
     assert machine.listing() == before
 
 
+def test_all_digests_of_a_file_hold(machine: Machine) -> None:
+    """uv takes a file that has any one of the digests that a lock, or the index, gives for it."""
+    asked, other, name = machine.top / "asked", machine.top / "other", "mixed-1.0-py3-none-any.whl"
+    for place in (asked, other):
+        place.mkdir()
+        wheel(place, "mixed", files={"mixed/which.py": f"print({place.name!r})\n"})
+    sha256 = hashlib.sha256((asked / name).read_bytes()).hexdigest()
+    required = write(machine.top / "required.txt", f"mixed==1.0 --hash=sha256:{sha256}\n")
+    lock, before = machine.top / "pylock.toml", machine.listing()
+    for kind, there in (("md5", other), ("sha512", other), ("sha512", asked)):
+        content = (other / name).read_bytes()
+        digests = {"sha256": sha256, kind: hashlib.new(kind, content, usedforsecurity=False).hexdigest()}
+        with serving(there) as index:
+            index.digests = digests
+            url = index.url.replace("simple/", f"files/{name}")
+            said = ", ".join(f'{key} = "{value}"' for key, value in digests.items())
+            file = f'{{ url = "{url}", hashes = {{ {said} }} }}'
+            block = f'[[packages]]\nname = "mixed"\nversion = "1.0"\nwheels = [{file}]\n'
+            write(lock, f'lock-version = "1.0"\ncreated-by = "x"\n\n{block}')
+            for words in (
+                ("layer", "sync", NAME, str(lock)),
+                ("layer", "sync", NAME, str(lock), "--no-index", "--find-links", str(there)),
+                ("add", NAME, "-r", str(required), "--index-url", index.url),
+            ):
+                refused = machine.sifmod(*words)
+                assert (refused.code, machine.listing()) == (18, before), (kind, words, refused)
+                assert "Hash mismatch" in refused.stderr
+
+    digests["sha512"] = hashlib.sha512((asked / name).read_bytes()).hexdigest()
+    with serving(asked) as index:
+        index.digests = {**digests, "md5": "0" * 32}
+        machine.sifmod("add", NAME, "-r", str(required), "--index-url", index.url).ok()
+    assert machine.python("import mixed.which").ok().stdout == "asked\n"
+
+
 def test_a_file_with_constraints_and_an_index(machine: Machine) -> None:
     """One command; what is added later keeps to both."""
     wheel(machine.wheels, "helper", "3.0")

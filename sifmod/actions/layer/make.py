@@ -19,7 +19,7 @@ from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import pack
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.package_lock import pinned, without_repositories
+from sifmod.image.packages.package_lock import one_digest_each, pinned, without_repositories
 from sifmod.image.packages.request import PackageRequest, project
 from sifmod.image.packages.resolve import Resolved
 from sifmod.image.packages.uv_settings import write_private
@@ -119,13 +119,15 @@ def _install(
     wanted: PackageRequest,
     built: tuple[tuple[str, str], ...],
 ) -> None:
-    lock = without_repositories(lock)
-    # uv fetches from the places in the lock; if other places are given, only the digests count
-    name, text = ("pinned.txt", pinned(lock, here=True)) if lock and wanted.places else (LOCK, lock)
-    write_private(inside.directory / "work" / name, text)
+    lock, calls = without_repositories(lock), list[tuple[str, ...]]()
+    for number, text in enumerate(one_digest_each(lock) if lock else ()):
+        name = f"pylock.{number}.toml"
+        if wanted.places:  # uv fetches from the places in the lock; if other places are given, only the digests count
+            name, text = f"pinned.{number}.txt", pinned(text, here=True)
+        write_private(inside.directory / "work" / name, text)
+        calls.append((*("--reinstall",) * bool(number), "--requirements", f"{inside.target}/work/{name}"))
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
-    calls = [("--requirements", f"{inside.target}/work/{name}")] if lock else []
     calls += [("--editable", path) for path in map(project, layer.editable)]
     # uv would reuse an earlier build of a directory with an older pyproject.toml
     calls += [(f"--refresh-package={key}", path) for key, path in built]

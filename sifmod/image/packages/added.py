@@ -19,7 +19,7 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.packages.base_python import BasePython, files_in, files_of, recorded
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.package_lock import pinned
+from sifmod.image.packages.package_lock import one_digest_each, pinned
 from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.torch_index import torch_index
@@ -101,13 +101,15 @@ def _library(uv_prefix: Path) -> Path:
 def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path, library: Path) -> None:
     # a lock names the path or URL of each file; of local files, here or on another machine, only the digests count
     lock = resolved.fetched
-    name, text = ("pinned.txt", pinned(lock)) if _LOCAL.search(lock) else (_INSTALL, lock)
-    # requires-python is about the image's Python; uv would apply it to this one, which runs no package
-    write_private(uv.directory / name, _REQUIRES.sub("", text))
-    words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
-    ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
-    if ended.code != 0:
-        raise ImageError("cannot install the packages:\n" + "\n".join(ended.lines[-12:]))
+    words = ["--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode"]
+    for text in one_digest_each(lock):
+        name, text = ("pinned.txt", pinned(text)) if _LOCAL.search(lock) else (_INSTALL, text)
+        # requires-python is about the image's Python; uv would apply it to this one, which runs no package
+        write_private(uv.directory / name, _REQUIRES.sub("", text))
+        ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
+        if ended.code != 0:
+            raise ImageError("cannot install the packages:\n" + "\n".join(ended.lines[-12:]))
+        words.append("--reinstall")
     for pattern in LEFT_BY_UV:
         for left in (*uv_prefix.glob(pattern), *library.glob(pattern)):
             left.unlink()

@@ -176,7 +176,7 @@ def _digests_of(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
     return {
         normalized(one["name"]): (
             str(one.get("version", "")),
-            frozenset(str(file["hashes"].get("sha256")) for file in _files(one) if _has_digest(file)),
+            frozenset(str(file["hashes"].get("sha256")) for file in _files(one) if _strong(file)),
         )
         for one in tomllib.loads(lock).get("packages", [])
     }
@@ -242,19 +242,29 @@ def check_python(lock: str, short: str) -> None:
         )
 
 
-def without_weak(lock: str) -> str:
-    """The lock without MD5 and the like beside strong digests: of several uv compares any one. Raises ValueError."""
+def one_digest_each(lock: str) -> list[str]:
+    """The lock, once for each strong digest of a file, so that all must hold: of several, uv compares any one.
+
+    MD5 and the like stay only beside no strong digest. Raises ValueError or TypeError for what is not a lock.
+    """
+    files = (file for one in tomllib.loads(lock).get("packages", []) for file in _files(one))
+    return [_with_digest(lock, number) for number in range(max([1, *map(len, map(_strong, files))]))]
+
+
+def _with_digest(lock: str, number: int) -> str:
+    """The lock with one strong digest of each file that has any: that of this number, or its last one."""
     head, *packages = blocks(lock)
-    for number, block in enumerate(packages):
+    for index, block in enumerate(packages):
         text, tool, rest = block.partition("\n[tool.")
         (package,) = tomllib.loads(text)["packages"]
-        files = [file for file in _files(package) if _has_digest(file)]
-        if all(file["hashes"].keys() <= _STRONG for file in files):
+        if all(len(file["hashes"]) == 1 for file in _files(package) if _strong(file)):
             continue
-        for file in files:
-            file["hashes"] = {kind: value for kind, value in file["hashes"].items() if kind in _STRONG}
+        for file in _files(package):
             file.pop("upload-time", None)  # `block_of` cannot write a time
-        packages[number] = f"{block_of(package)}{tool.lstrip()}{rest}"
+            if kinds := _strong(file):
+                kind = kinds[min(number, len(kinds) - 1)]
+                file["hashes"] = {kind: file["hashes"][kind]}
+        packages[index] = f"{block_of(package)}{tool.lstrip()}{rest}"
     return "".join((head, *packages))
 
 
@@ -265,7 +275,7 @@ def check_digests(lock: str) -> None:
     """
     for one in tomllib.loads(lock).get("packages", []):
         files = _files(one)
-        if not (files or "vcs" in one) or not all(map(_has_digest, files)):
+        if not (files or "vcs" in one) or not all(map(_strong, files)):
             raise OptionError(
                 f"the lock has no file of {one['name']}, or one without SHA-256, -384 or -512, so it could be replaced",
                 LOCK_AGAIN,
@@ -276,7 +286,7 @@ def _files(package: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*package.get("wheels", []), *(package[kind] for kind in ("sdist", "archive") if kind in package)]
 
 
-def _has_digest(file: object) -> bool:
-    """Whether a file in a lock has a collision-resistant digest, as in pip."""
+def _strong(file: object) -> list[str]:
+    """The kinds of the collision-resistant digests that a file in a lock has, those of pip."""
     found = file.get("hashes") if isinstance(file, dict) else None
-    return isinstance(found, dict) and not _STRONG.isdisjoint(found)
+    return sorted(_STRONG.intersection(found)) if isinstance(found, dict) else []

@@ -34,12 +34,12 @@ from sifmod.image.packages.package_lock import (
     check_digests,
     check_python,
     held_block,
+    one_digest_each,
     repositories,
     vcs_of,
     versions_of,
     without_others,
     without_queries,
-    without_weak,
 )
 from sifmod.image.packages.request import LOCK_AGAIN, PackageRequest, check_login, name_of, path_of, project
 from sifmod.image.packages.uv import Uv
@@ -276,6 +276,7 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     resolved = _without(python, lock, PackageRequest(tuple(wanted)), sources)
     try:
         check_digests(resolved.lock)
-        return replace(resolved, lock=without_weak(resolved.lock))
+        one_digest_each(resolved.lock)
     except (ValueError, TypeError) as error:  # also `tool = {}`, which cannot have a table [tool.sifmod] as well
         raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
+    return resolved
