@@ -218,6 +218,7 @@ def sync_command(given: SyncOptions) -> None:
     change, path = add.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
     if given.lock.endswith(".toml"):
         text, files = package_lock.with_absolute_paths(request.read_lock(path), path.parent)
+        request.check_open(request.texts_of(text), path)
         change = replace(change, lock=text, files=files)
     else:
         change = replace(change, add=requirements.parse_requests(files=(path,), all_hashed=True), replaces=True)

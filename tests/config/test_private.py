@@ -1,6 +1,7 @@
 """A file of one's own that is closed to others is not read for a file that another user has written."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from sifmod.cli.main import run as sifmod
 from sifmod.config.private import closed_elsewhere, closed_to_author
 from sifmod.errors import OptionError
-from sifmod.image.packages.requirements import parse_recipe_requests
+from sifmod.image.packages.requirements import parse_recipe_requests, parse_requests
 
 AUTHOR = 54_321  # a user without a name and groups
 pytestmark = pytest.mark.usefixtures("needs_root")
@@ -85,6 +86,41 @@ def test_requirements_of_another_user_do_not_include_it(theirs: Path) -> None:
     with pytest.raises(OptionError, match=r"--requirement \.\./secret: .*/secret is closed to user 54321") as error:
         parse_recipe_requests(path)
     assert "s3cret-word" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "closed"),
+    [
+        ("--find-links {mine}", "{mine}"),
+        ("--find-links file://localhost{mine}", "{mine}"),
+        ("--extra-index-url file://{mine}/simple", "{mine}/simple"),
+        ("-e {mine}", "{mine}"),
+        ("{mine}", "{mine}"),
+        ("tool @ {mine}", "{mine}"),
+        ("tool @ file:{mine}/tool-1.0-py3-none-any.whl", "{mine}/tool-1.0-py3-none-any.whl"),
+        ("tool @ git+file://{mine}@main", "{mine}"),
+    ],
+)
+def test_requirements_of_another_user_take_nothing_from_it(
+    theirs: Path, line: str, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came into a layer that all can read."""
+    mine = theirs.parent / "mi ne"
+    (theirs.parent / "mine").rename(mine)
+    (mine / "simple").mkdir()
+    for name in ("pyproject.toml", "tool-1.0-py3-none-any.whl"):
+        (mine / name).write_text("")
+    spelled = str(mine).replace(" ", "%20") if "file:" in line else f'"{mine}"' if line[0] == "-" else str(mine)
+    path = write(theirs / "requirements.txt", f"six\n{line.format(mine=spelled)}\n")
+    said = f":2: {closed.format(mine=mine)} is closed to user {AUTHOR}, who owns {path}"
+    with pytest.raises(OptionError, match=re.escape(said)):
+        parse_requests(files=[path])
+    os.chown(path, 0, 0)
+    assert parse_requests(files=[path]).requirements[0] == "six"
+    monkeypatch.chdir(mine)
+    write(path, f"six\ntool @ file://{theirs}/tool-1.0.tar.gz\n")
+    (theirs / "tool-1.0.tar.gz").touch()
+    assert parse_requests(files=[path]).requirements[0] == "six"
 
 
 @pytest.mark.parametrize("key", ["requirements", "definition", "dockerfile"])

@@ -1,6 +1,8 @@
 """Requirements as people have them: whole files, digests, constraints, indexes, projects here and in repositories."""
 
 import hashlib
+import json
+import os
 import re
 import subprocess
 import sys
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from support.command import run
+from support.command import User, run
 from support.config import write
+from support.identity import call_as
 from support.images import Images
 from support.layered import BACKEND, NAME, Machine, make_machine
 from support.package_index import serving
@@ -327,3 +330,50 @@ def test_a_lock_names_files_beside_it(shared_tmp: Path, images: Images) -> None:
         layer = f"l{number}"
         machine.sifmod("layer", "sync", NAME, "files/pylock.toml", "--no-index", "--layer", layer).ok()
         machine.python("import beside", env={"SIFMOD_LAYER": layer}).ok()
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_layer_of_another_user_takes_nothing_that_is_closed_to_that_user(machine: Machine) -> None:
+    """Any member of a shared tree could have the packages in another one's home put into a layer that all read."""
+    author, private = 54_321, machine.top / "private"
+    private.mkdir(0o700)
+    file = wheel(private, "secret")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    block = (
+        f'[[packages]]\nname = "secret"\nversion = "1.0"\narchive = {{ path = "{file}", hashes.sha256 = "{digest}" }}\n'
+    )
+    lock = write(machine.top / "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n\n{block}')
+    os.chown(lock, author, author)
+    before = machine.listing()
+    refused = machine.sifmod("layer", "sync", NAME, str(lock))
+    assert (refused.code, machine.listing()) == (2, before)
+    assert f"error: {file} is closed to user {author}, who owns {lock}" in refused.stderr
+
+    machine.add("helper").ok()
+    before = machine.listing()
+    receipt = machine.live().resolve() / "layer.json"
+    made = json.loads(receipt.read_text())
+    for planted, closed in (
+        ({"places": [str(private)], "requirements": ["secret"]}, private),
+        ({"words": ["--no-index", f"--index-url=file://{private}"], "requirements": ["secret"]}, private),
+        ({"requirements": [f"secret @ {file.as_uri()}"]}, file),
+        ({"editable": [f"{private}[all]"]}, private),
+    ):
+        receipt.write_text(json.dumps({**made, **planted}))
+        os.chown(receipt, author, author)
+        refused = machine.add("demo")
+        assert (refused.code, machine.listing()) == (2, before), (planted, refused)
+        assert f"error: {closed} is closed to user {author}, who owns {receipt}" in refused.stderr
+
+    # and who has no access to what the layer needs learns that it is the layer
+    for path in (machine.top, *machine.top.rglob("*")):
+        if not path.is_relative_to(private):
+            os.chown(path, author, author, follow_symlinks=False)
+    own = {"HOME": str(machine.top), "SIFMOD_CONFIG_DIR": str(machine.top / "none")}
+    for planted, needed in (({"places": [f"{private}/a"]}, f"{private}/a"), ({"editable": [str(file)]}, str(file))):
+        receipt.write_text(json.dumps({**made, **planted}))
+        refused = call_as(User(author, author), lambda: machine.sifmod("add", NAME, "demo", env=own))
+        assert refused.code == 25
+        assert f"error: {needed}, which the layer needs, is closed to you" in refused.stderr
+        assert "--layer NAME" in refused.stderr
+    assert machine.listing() == before

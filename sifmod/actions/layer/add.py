@@ -1,5 +1,6 @@
 """Resolve the packages of a layer against its image, build the layer, and switch to it."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,21 +17,32 @@ from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
-from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError
+from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError, PermissionsError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added, format_hidden
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import Distribution, ImagePython
-from sifmod.image.packages.request import PackageRequest, kept_words, name_of, path_of, project, words_of
+from sifmod.image.packages.request import PackageRequest, check_open, kept_words, name_of, path_of, project, words_of
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.torch_index import TorchIndex, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.durable import content
-from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
+from sifmod.tree.layer import (
+    DEFAULT,
+    RECEIPT,
+    Layer,
+    Layers,
+    layers_lock,
+    live_layer,
+    publish_layer,
+    remove_old,
+    withdraw_layer,
+)
 from sifmod.tree.receipt import Installation
 
 Outcome = Literal["made", "unchanged", "removed", "already there"]  # already there: in the image
+_OWN_LAYER = "make a layer of your own: --layer NAME"
 _KEPT_GENERATIONS = 3  # for programs that still run with an earlier generation
 
 
@@ -251,11 +263,22 @@ def protected(root: Path) -> tuple[str, ...] | None:
 def _there(paths: Iterable[str]) -> tuple[str, ...]:
     """The paths that are no URLs, without duplicates. Raises OptionError for a missing one."""
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
-    if gone := next((path for path in found if not Path(path).exists()), ""):
+    if gone := next((path for path in found if not _exists(path)), ""):
         raise OptionError(
             f"{gone}, which the layer needs, is gone", "restore it, or `sifmod layer remove` the package first"
         )
     return found
+
+
+def _exists(path: str) -> bool:
+    """Whether there is this path, which the layer needs. Raises PermissionsError if others have closed it."""
+    try:
+        return bool(os.stat(path))  # noqa: PTH116 (a text)
+    except PermissionError as error:
+        what = f"{path}, which the layer needs, is closed to you"
+        raise PermissionsError(what, f"ask its owner to open it, or {_OWN_LAYER}") from error
+    except (OSError, ValueError):
+        return False
 
 
 def _same(before: Layer, layer: Layer, lock: str) -> bool:
@@ -271,6 +294,9 @@ def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
     """
     if change.everything or change.replaces or change.lock is not None:
         return change.add
+    if before:
+        own = PackageRequest(before.requirements, (), before.editable, before.words)
+        check_open((*own.texts, *before.places), Path(before.root, RECEIPT), _OWN_LAYER)
     requirements = before.requirements if before else ()
     projects = before.editable if before else ()
     names = {name_of(text) for text in requirements} | {Path(project(path)).name for path in projects}
@@ -312,5 +338,9 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
     """The given options for uv, those of the layer (not a replaced index), and its places but missing directories."""
-    there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
+    there = (
+        place
+        for place in (layer.places if layer else ())
+        if "://" in place or (_exists(place) and Path(place).is_dir())
+    )
     return tuple(dict.fromkeys((*words, *kept_words(layer.words if layer else (), words), *words_of(there))))

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from packaging.requirements import InvalidRequirement, Requirement
 
 from sifmod.config.limits import bound, limits
+from sifmod.config.private import closed_to_author
 from sifmod.config.redact import has_login, secret_parameter, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
@@ -21,6 +22,7 @@ from sifmod.image.reference import is_loopback
 from sifmod.secret import cut
 
 _CLEAR = re.compile(r"""(?i)\bhttp:/+([^/\s:?#"'\\]+)""")  # the host
+_FILE = re.compile(r"(?i)\bfile:/{0,2}(?:localhost)?(/[^#]*)")
 FIND_LINKS = "--find-links="
 NO_INDEX = "--no-index"
 _INDEXES = ("--index-url=", "--extra-index-url=")
@@ -60,6 +62,12 @@ class PackageRequest:
         """What uv reads besides indexes: the paths of files and projects, and the `places`, of which some are URLs."""
         named = (path for text in (*self.requirements, *self.unnamed) if (path := path_of(text)))
         return tuple(dict.fromkeys((*map(project, self.editable), *self.places, *map(str, named))))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Everything that may name a path."""
+        words = (word.partition("=")[2] for word in self.words)
+        return (*self.requirements, *self.unnamed, *map(project, self.editable), *words)
 
     @property
     def projects(self) -> tuple[tuple[str, str], ...]:
@@ -180,6 +188,22 @@ def name_of(requirement: str) -> str:
             f"{cut(requirement, 200)!r}{'…' * (len(requirement) > 200)} is not a requirement",
             "write it as for pip: transformers==4.57.1, 'torchmetrics>=1.4', ./wheel.whl, git+https://host/project.git",
         ) from error
+
+
+def check_open(texts: Iterable[str], by: Path, way_out: str = "") -> None:
+    """Raise OptionError if the `texts` of the file `by` name a path that is closed to its owner: `closed_to_author`."""
+    for text in texts:
+        urls = _FILE.findall(text)
+        named = {part for url in urls for part in (url, re.split(r"[\s;]", url, maxsplit=1)[0], url.rpartition("@")[0])}
+        for path in (*(text,) * text.startswith("/"), *map(unquote, filter(None, named))):
+            if why := closed_to_author(path, by):
+                way_out = way_out or f"if you want that, use a copy of {by}"
+                raise OptionError(why, f"its content would be in the layer, for all who read that; {way_out}")
+
+
+def texts_of(lock: str) -> Iterator[str]:
+    """All texts in a lock, including keys. Raises ValueError for a text that is not TOML."""
+    return _texts(tomllib.loads(lock))
 
 
 def read_lock(path: Path) -> str:

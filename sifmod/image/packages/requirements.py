@@ -10,7 +10,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from sifmod.errors import OptionError
 from sifmod.image.packages.direct_requirement import RECIPE, direct_requirement, editable
-from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, index_word, name_of, place
+from sifmod.image.packages.request import (
+    FIND_LINKS,
+    PackageRequest,
+    check_login,
+    check_open,
+    index_word,
+    name_of,
+    place,
+)
 from sifmod.image.packages.requirement_lines import Line, read_lines
 from sifmod.secret import cut
 
@@ -50,7 +58,11 @@ class _Requests:
         for line in read_lines(path, constrains=constrains):
             self.files[line.path] = None
             with self._collecting(line.where):
+                lists = (self.requirements, self.unnamed, self.editable, self.words)
+                counts = tuple(map(len, lists))
                 self._take(line)
+                named, unnamed, projects, words = (tuple(one[n:]) for one, n in zip(lists, counts, strict=True))
+                check_open(PackageRequest(named, unnamed, projects, words).texts, line.path)
 
     def word(self, text: str) -> None:
         with self._collecting(""):
