@@ -14,12 +14,13 @@ from sifmod.actions.spider_cache import cache_files
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
+from sifmod.image.packages.request import project
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.system import abbreviated, login_name, user_name
 from sifmod.tree.durable import is_directory, names
 from sifmod.tree.explain import reported
-from sifmod.tree.layer import IMAGE, all_layers
+from sifmod.tree.layer import IMAGE, Layer, all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
 from sifmod.tree.rights import (
@@ -116,7 +117,7 @@ def closed(site: Site) -> Iterator[str]:
 def closed_files(site: Site) -> tuple[str, ...]:
     """What keeps users whom `sharing` lets in from files whose modes sifmod does not change. Raises as `closed`.
 
-    These are references, hard links, and files that people wrote for the module tool beside sifmod's.
+    These are references, hard links, editable projects, and files of people for the module tool beside those of sifmod.
     """
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None or not layout.prefix.is_dir():
@@ -124,7 +125,8 @@ def closed_files(site: Site) -> tuple[str, ...]:
     found = list[str]()
     with reported(f"cannot read {layout.prefix}"):
         used = [(one.module, Path(one.image.path)) for one in installations(layout) if one.image]
-        layers = all_layers(layout.prefix / "layers")
+        layers = tuple(all_layers(layout.prefix / "layers"))
+        found += [text for layer in layers for text in closed_projects(wanted, layer)]
         used += [(layer.module, Path(layer.root, IMAGE)) for layer in layers if layer.packed]
         for module, path in used:
             if layout.prefix not in path.parents or (os.path.isfile(path) and path.stat().st_nlink > 1):  # noqa: PTH113
@@ -140,14 +142,22 @@ def closed_files(site: Site) -> tuple[str, ...]:
 
 def closed_image(wanted: Rights, path: Path, module: ModuleName) -> Iterator[str]:
     """Why users whom the tree lets in cannot read an image or a layer, with the chmod for it. Raises OSError."""
-    everyone = wanted.mode(0o400) & 0o004
-    yield from (
-        f"users that may load {module} cannot reach {path}, because they cannot enter {directory}: its owner can run "
-        f"`chmod {change} {shell(str(directory))}`"
-        for directory, change in _closed(path, None if everyone else wanted.gid)
-    )
+    yield from _kept_out(wanted, path, f"users that may load {module} cannot reach {path}")
     if os.path.isfile(path) and not wanted.lets_read(path):  # noqa: PTH113 (False behind a closed directory)
         yield f"users that may load {module} are kept out, because {_closed_file(wanted, path)}"
+
+
+def closed_projects(wanted: Rights, layer: Layer) -> Iterator[str]:
+    """Why users whom the tree lets in cannot import the editable projects of a layer, with the chmod for it."""
+    for path in map(project, layer.editable):
+        yield from _kept_out(wanted, Path(path, "any"), f"users that may load {layer.module} cannot import {path}")
+
+
+def _kept_out(wanted: Rights, path: Path, what: str) -> Iterator[str]:
+    everyone = wanted.mode(0o400) & 0o004
+    for directory, change in _closed(path, None if everyone else wanted.gid):
+        run = f"`chmod {change} {shell(str(directory))}`"
+        yield f"{what}, because they cannot enter {directory}: its owner can run {run}"
 
 
 def _closed_file(wanted: Rights, path: Path) -> str:

@@ -377,3 +377,26 @@ def test_a_layer_of_another_user_takes_nothing_that_is_closed_to_that_user(machi
         assert f"error: {needed}, which the layer needs, is closed to you" in refused.stderr
         assert "--layer NAME" in refused.stderr
     assert machine.listing() == before
+
+
+def test_an_editable_project_that_is_closed_to_the_users_of_the_tree(machine: Machine) -> None:
+    """Their `import` found nothing, and nobody learned why."""
+    edited = project(machine.top / "closed" / "edited").resolve()
+    write(edited / "edited.py", "")
+    closed, own = edited.parent, write(machine.top / "etc" / "tree.yaml", f"prefix: {machine.prefix}\nsharing: site\n")
+    closed.chmod(0o700)
+    env = {"SIFMOD_CONFIG_DIR": str(own.parent)}
+    said = (
+        f"users that may load {NAME} cannot import {edited}, because they cannot enter {closed}: its owner can run "
+        f"`chmod o+x '{closed}'`"
+    )
+    added = machine.sifmod("add", NAME, "-e", f"{edited}[some]", env=env).ok()
+    assert f"warning: {said}\n" in added.stderr
+    verified = machine.sifmod("verify", env=env)
+    assert (verified.code, said in verified.stderr) == (1, True)
+    assert (
+        "cannot import" not in machine.sifmod("add", NAME, "-e", str(edited), "--dir", str(machine.top / "own")).stderr
+    )
+    closed.chmod(0o711)
+    machine.sifmod("verify", env=env).ok()
+    assert "cannot import" not in machine.sifmod("add", NAME, "-e", str(edited), env=env).ok().stderr

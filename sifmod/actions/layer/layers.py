@@ -21,6 +21,7 @@ from sifmod.actions.layer.places import (
 )
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.sharing import closed_projects, rights
 from sifmod.actions.start import resolve
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -116,6 +117,9 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
             with suppress(OSError):
                 forget_locks(layers)
             take_back()
+    wanted = rights(site) if layer and done == "made" and layer.top == site.prefix / "layers" else None
+    for closed in closed_projects(wanted, layer) if layer and wanted else ():
+        reporter.say(f"warning: {closed}")
     note = hidden(layer, Layout(layers.tree), os.environ) if layer and done == "made" else ""
     return LayerOutcome(module, (layer,) if layer else (), done, note=note)
 
