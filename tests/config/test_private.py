@@ -8,8 +8,9 @@ import pytest
 
 from sifmod.cli.main import run as sifmod
 from sifmod.config.private import closed_elsewhere, closed_to_author
-from sifmod.errors import OptionError
+from sifmod.errors import FetchError, OptionError
 from sifmod.image.packages.requirements import parse_recipe_requests, parse_requests
+from sifmod.image.sources.build import inputs
 
 AUTHOR = 54_321  # a user without a name and groups
 pytestmark = pytest.mark.usefixtures("needs_root")
@@ -79,6 +80,18 @@ def test_nor_does_another_key_or_a_stack(
     said = "".join(capfd.readouterr())
     assert f"secret is closed to user {AUTHOR}, who owns {path}" in said
     assert "s3cret-word" not in said
+
+
+@pytest.mark.parametrize("name", ["../secret", "{mine}/f*", "~/mine"])
+def test_nor_does_a_definition(theirs: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private file came into an image that all read."""
+    monkeypatch.setenv("HOME", str(theirs.parent))
+    line = name.format(mine=theirs.parent / "mine")
+    path = write(theirs / "x.def", f"Bootstrap: docker\nFrom: x\n%files\n{line} /f\n")
+    with pytest.raises(FetchError, match=f"is closed to user {AUTHOR}, who owns {path}: the image would show"):
+        inputs(path)
+    os.chown(path, 0, 0)
+    assert path in inputs(path)
 
 
 def test_requirements_of_another_user_do_not_include_it(theirs: Path) -> None:

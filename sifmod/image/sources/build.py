@@ -15,6 +15,7 @@ from pathlib import Path
 from sifmod.config.build import OF_DEFINITION
 from sifmod.config.limits import NotReadError, bound, found_within_limits, limits, read_bounded
 from sifmod.config.pattern import Searched, TooMuchError
+from sifmod.config.private import closed_to_author
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
@@ -51,12 +52,14 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
     `arguments` are those of the build, which override the definition's own.
 
     For a pattern its directory is included, where another file may match later. A file may be missing. Raises
-    FetchError for too many files.
+    FetchError for too many files, and for one that is closed to the user who wrote the definition.
     """
     found = {definition}
     for number, path in enumerate(_named(definition, arguments), 1):
         if number > limits().build_files:
             raise FetchError(f"{definition} names more files than {bound('build_files')}", "list fewer in %files")
+        if why := closed_to_author(path, definition):
+            raise FetchError(f"{why}: the image would show what is in it", "open it to them, or copy the definition")
         found.add(path)
     return tuple(sorted(found))
 
