@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sifmod.config.prefix import has_settings, misspelt
 from sifmod.config.redact import shown
-from sifmod.errors import EasyconfigNotFoundError
+from sifmod.errors import EasyconfigNotFoundError, PermissionsError
 from sifmod.system import one_line
 
 SUFFIXES = (".yaml", ".yml")
@@ -30,11 +30,12 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     """The file for `name`: a path, or a name (with or without an ending) on the easyconfig path.
 
     A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is used. Raises
-    EasyconfigNotFoundError, which lists the searched places; word.py adds suggestions.
+    EasyconfigNotFoundError, which lists the searched places; word.py adds suggestions. Raises PermissionsError as
+    `is_there`.
     """
     given = Path(name)
     if is_path(name):
-        if exists(given):
+        if is_there(given):
             return given
         raise EasyconfigNotFoundError(f"no such file: {one_line(shown(name))}")
     if name:
@@ -45,6 +46,16 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     places = "\n".join(f"  {directory}" for directory in robot_paths)
     short = f"no easyconfig is called {shown(name)!r}"
     raise EasyconfigNotFoundError(f"{short}; looked in\n{places}", short=short)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file. Raises PermissionsError if it is in a directory that is closed to this user."""
+    try:
+        return bool(path.stat())
+    except PermissionError as error:
+        raise PermissionsError(f"{one_line(shown(str(path)))} is closed to you", "ask its owner to open it") from error
+    except (OSError, ValueError):
+        return False
 
 
 def is_path(name: str) -> bool:

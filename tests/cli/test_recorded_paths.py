@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from support.command import User
 from support.config import write
+from support.identity import call_as
 from support.images import Images
 from support.registry import Registry
 
@@ -79,3 +81,16 @@ def test_ones_own_is(checkout: Path, words: list[str]) -> None:
     before = sorted(there.rglob("*"))
     assert run(words) == 0
     assert sorted(there.rglob("*")) != before
+
+
+@pytest.mark.parametrize("words", [["install", "--module-only", "--installed", "--yes"], ["upgrade", "--all"]])
+def test_one_that_is_closed_is_not_called_missing(
+    checkout: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(checkout.parent / "none"))
+    monkeypatch.setenv("HOME", str(checkout.parent))
+    checkout.chmod(0o700)
+    assert call_as(User(OTHER, OTHER), lambda: run(words)) == 25
+    said = " ".join("".join(capfd.readouterr()).split())
+    assert f"{checkout}/App-1.yaml is closed to you" in said
+    assert "hint: ask its owner to open it" in said

@@ -21,6 +21,7 @@ from sifmod.actions.install.install_easyconfigs import InstallOptions
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import OrderedWorkers, SendEvent, in_order, reporter_in_worker
 from sifmod.config.detect import KEPT
+from sifmod.config.find import is_there
 from sifmod.config.input import OWN_VARIABLES, read_input
 from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
@@ -263,7 +264,7 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
     """Decide the original install again, with the installed image. Raises the errors of `decide`, ModuleError."""
     made = installation.provenance
     path = Path(made.easyconfig)
-    if not path.is_file():
+    if not is_there(path):
         copy = shlex.join(("cp", f"{installation.root}/easyconfig.yaml", str(path)))
         raise EasyconfigNotFoundError(
             f"{installation.module}: its easyconfig {path} is gone",
