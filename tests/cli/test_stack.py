@@ -180,6 +180,25 @@ def test_what_another_stack_installed_too_is_not_simply_retired(here: Path, capf
     assert said in capfd.readouterr().out.splitlines()
 
 
+def test_why_a_module_of_another_checkout_is_reinstalled(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No reason was given, or that the same file has changed once the other checkout was gone."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    text = f"name: Own\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+    for checkout in (tmp_path / "one", tmp_path / "two"):
+        write(checkout / "Own-1.yaml", f"extends: common.yaml\n{text}")
+        write(checkout / "common.yaml", "env: {A: b}\n")
+        write(checkout / "stack.yaml", "easyconfigs: [Own-1.yaml]\n")
+    assert run(["stack", "apply", str(tmp_path / "one/stack.yaml"), SKIP]) == 0
+    for _ in range(2):
+        capfd.readouterr()
+        assert run(["stack", "plan", str(tmp_path / "two/stack.yaml")]) == 0
+        said = f" [R] Own/1: it was installed from {tmp_path}/one/Own-1.yaml, which its files name\n"
+        assert capfd.readouterr().out == said
+        shutil.rmtree(tmp_path / "one", ignore_errors=True)
+
+
 def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "own/Own-3.yaml", "name: Own\nversion: '3'\nimage: {sources: [/no/such.sif]}\n")
     write(here / "own/Own-4.yaml", "name: Own\nversion: '4'\nimage: {sources: [/no/such.sif]}\n")

@@ -297,7 +297,11 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: HostF
         yield "its image differs from the lock"
     if made.image.request != decision.image.request:
         yield "it needs a different image"
-    changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
+    own = os.path.dirname(made.easyconfig) + "/"  # noqa: PTH120 (a text)
+    if elsewhere := os.path.realpath(made.easyconfig) != os.path.realpath(decision.loaded.path):
+        yield f"it was installed from {made.easyconfig}, which its files name"
+    there = (seen for seen in made.inputs if not (elsewhere and seen.path.startswith(own)))
+    changed = [seen.path for seen in there if not around.unchanged((seen,))]
     yield from (f"{path.lstrip('*?@')} has changed" for path in changed)
     if made.asked.options != decision.options.asked.options:
         yield "its options have changed"
