@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
+from sifmod.image.artifact import Remote
+from sifmod.image.registry.registry import Registry as Client
 from sifmod.image.settings import Settings
+from sifmod.image.sources.source_kinds import parse
+from support.downloading import IMPATIENT, SHORT, Place
 from support.fetching import Prefix, plan
 from support.images import Images
-from support.misbehaving import OCI, Misbehaving
+from support.misbehaving import BLOB, LAYER, OCI, Misbehaving
 from support.registry import Registry
 from support.web import answer, raw
 
@@ -169,3 +173,23 @@ def test_where_it_has_nothing_better_both_are_told(images: Images, tmp_path: Pat
         assert not [path for path in left if path.endswith((".sif", ".json"))]
     finally:
         origin.stop()
+
+
+@pytest.mark.parametrize("hang", [True, False])
+def test_each_mirror_has_its_own_attempts(tmp_path: Path, hang: bool) -> None:
+    """Three that stall had used up all attempts, and the registry was never asked."""
+    servers = [Misbehaving() for _ in range(4)]
+    for server in servers[:3]:
+        server.put(f"blobs/{LAYER.digest}", raw(BROKEN_OFF % len(BLOB), BLOB[:1000], hang=hang))
+    try:
+        for server in servers:
+            server.start()
+        *mirrors, origin = (f"127.0.0.1:{server.server_address[1]}" for server in servers)
+        settings = Settings(mirrors=((origin, tuple(mirrors)),))
+        opened = Client(parse(servers[3].source()), settings, "amd64", IMPATIENT, SHORT)
+        remote = Remote("the layer", opened.blob(LAYER), LAYER.size, LAYER.digest, by_digest=True)
+        assert Place(tmp_path / "download").fetch(remote).content == BLOB
+        assert [len(server.paths) for server in servers] == [1, 1, 1, 1] if hang else [2, 2, 2, 1]
+    finally:
+        for server in servers:
+            server.stop()

@@ -158,13 +158,17 @@ BROKEN = (
 
 
 class TransientError(FetchError):
-    """The same request may work later; `retry_after` is the number of seconds that the server asks to wait, if any."""
+    """The same request may work later; `retry_after` is the number of seconds that the server asks to wait, if any.
+
+    `elsewhere`: it will go to another server, for which the attempts at this one do not count.
+    """
 
     def __init__(
         self, message: str, hint: str = "", status: int | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message, hint, status)
         self.retry_after = retry_after
+        self.elsewhere = False
 
 
 class StalledError(TransientError):
@@ -267,7 +271,7 @@ class Attempts:
         Raises FetchError after too many attempts without progress. `came`: the bytes of this attempt, which are
         progress from SLOWEST a second on; `answered`: the server has responded before.
         """
-        progress = came > SLOWEST * (time.monotonic() - self._begun)
+        progress = error.elsewhere or came > SLOWEST * (time.monotonic() - self._begun)
         self._begun = time.monotonic() + (error.retry_after or 0.0)
         self.fruitless = 0 if progress else self.fruitless + 1
         self._stalls = 0 if progress else self._stalls + isinstance(error, StalledError)

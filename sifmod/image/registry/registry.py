@@ -21,11 +21,12 @@ from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import GET, Http, RequestSpec
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import (
-    BROKEN,
     RETRY_POLICY,
+    TIMEOUTS,
     RetryPolicy,
     SlowError,
     StalledError,
+    Timeouts,
     TransientError,
     causes,
     retry,
@@ -124,13 +125,18 @@ class Registry:
     """
 
     def __init__(
-        self, reference: Reference, settings: Settings, arch: str, patience: RetryPolicy = RETRY_POLICY
+        self,
+        reference: Reference,
+        settings: Settings,
+        arch: str,
+        patience: RetryPolicy = RETRY_POLICY,
+        timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         self._reference = reference
         self._arch = arch
         self._patience = patience
         self.notes: tuple[str, ...] = ()  # for the user, about mirrors that gave something else
-        http = Http(settings.insecure_registries)
+        http = Http(settings.insecure_registries, timeouts)
         self._repositories = [
             Repository(
                 http,
@@ -210,29 +216,33 @@ class Registry:
     @contextmanager
     def _opened(self, path: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
         *mirrors, origin = self._repositories
-        with ExitStack() as stack:
-            for mirror in mirrors:
-                try:
-                    response = stack.enter_context(mirror.get(path)(headers))
-                    break
-                except FetchError as error:
-                    if isinstance(error, TransientError):
-                        self._pass_over(mirror)
-            else:
-                response = stack.enter_context(origin.get(path)(headers))
+        asked = origin
+        try:
+            with ExitStack() as stack:
+                for mirror in mirrors:
+                    try:
+                        response = stack.enter_context(mirror.get(path)(headers))
+                        asked = mirror
+                        break
+                    except FetchError as error:
+                        if isinstance(error, TransientError):
+                            self._pass_over(mirror)
+                else:
+                    response = stack.enter_context(origin.get(path)(headers))
                 yield response
-                return
-            try:
-                yield response
-            except ImageError:  # wrong content is for the caller to judge
+        except TransientError as error:
+            asked.breaks += 1
+            if asked is not origin and (asked.breaks >= _BREAKS or isinstance(error, StalledError)):
+                self._pass_over(asked)
+                error.elsewhere = True
+            raise
+        except FetchError as error:
+            if asked is origin or type(error) is not FetchError:  # wrong content is for the caller to judge
                 raise
-            except (FetchError, *BROKEN) as error:
-                mirror.breaks += 1
-                if mirror.breaks >= _BREAKS or isinstance(error, StalledError) or type(error) is FetchError:
-                    self._pass_over(mirror)
-                if type(error) is FetchError:  # where a retry would not help, another server may
-                    raise TransientError(error.message, error.hint, error.status) from error
-                raise
+            self._pass_over(asked)  # a retry would not help, but another server may
+            other = TransientError(error.message, error.hint, error.status)
+            other.elsewhere = True
+            raise other from error
 
     def _pass_over(self, mirror: Repository) -> None:
         with suppress(ValueError):  # another thread was faster
