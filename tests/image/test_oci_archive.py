@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run as sifmod
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.oci.image import OciImage, Stored, open_archive
@@ -106,6 +107,23 @@ def test_of_two_files_with_one_name_the_last_counts(tmp_path: Path) -> None:
     stored = open_archive(tmp_path / "x.tar", None).find("a")
     assert stored is not None
     assert stored.read(100) == b"second"
+
+
+@pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])
+def test_an_archive_of_two_images_under_one_name_is_refused(
+    images: Images, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`docker load` takes the last of them, skopeo the first."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    archive, name = tmp_path / "x.tar", "manifest.json" if kind == "docker-archive" else "index.json"
+    skopeo(f"oci:{images.tiny_layout()}", f"{kind}:{archive}:x:1")
+    assert sifmod(["fetch", f"{kind}:{archive}", "-o", str(tmp_path / "x.sif")]) == 0
+    run(("tar", "-xf", archive, "-C", tmp_path, name)).ok()
+    run(("tar", "-rf", archive, "-C", tmp_path, f"./{name}")).ok()
+    capfd.readouterr()
+    assert sifmod(["fetch", f"{kind}:{archive}", "-o", str(tmp_path / "y.sif")]) == 10
+    assert f"{archive} has two files {name}, so it is two images" in capfd.readouterr().err
+    assert not (tmp_path / "y.sif").exists()
 
 
 def test_links_are_followed_inside_the_archive_only(tmp_path: Path) -> None:

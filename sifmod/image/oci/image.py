@@ -28,6 +28,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 
 _LONGEST = 1024  # characters of a name; those of an image have 80, and a million are kept
+_DECISIVE = ("manifest.json", "index.json")  # of which docker takes the last in an archive, and skopeo the first
 _MOST_LINKS = 8  # links in an archive that lead to one file
 
 
@@ -97,7 +98,10 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
 
 
 def _files_in(path: Path, tar: Path) -> Files:
-    """The files of the archive at `path`: the last one of each name, links inside it followed. Raises ImageError."""
+    """The files of the archive at `path`: the last one of each name, links inside it followed.
+
+    Raises ImageError, also for two files that would each say which image it is.
+    """
     found: dict[str, Stored | str] = {}  # for a link, the name of its target
     try:
         with reading(path), open_tar(tar) as opened:
@@ -109,7 +113,8 @@ def _files_in(path: Path, tar: Path) -> Files:
                 if len(member.name) > _LONGEST:
                     continue
                 name = posixpath.normpath(member.name)
-                found.pop(name, None)
+                if found.pop(name, None) and name in _DECISIVE:
+                    raise ImageError(f"{path} has two files {name}, so it is two images, of which programs take either")
                 if len(member.linkname) > _LONGEST:
                     continue
                 if member.issym():
