@@ -20,6 +20,7 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import Place, mirrors_of, own_place, source_of
+from sifmod.image.registry.network import reporting_waits
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.signature.signatures import check_policy, refuse_unsigned_kind
 from sifmod.image.sources.file import take_file
@@ -61,7 +62,10 @@ def fetch_image(
     failures: list[Failure] = []
     for reference in wanted:
         try:
-            return _fetch_past_mirrors(FetchRequest(reference, image, runtime, store, progress, settings, base=base))
+            with reporting_waits(lambda text: progress(text, 0, None)):
+                return _fetch_past_mirrors(
+                    FetchRequest(reference, image, runtime, store, progress, settings, base=base)
+                )
         except NoSpaceError:  # a FetchError too, but another source would not help
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:

@@ -1,11 +1,15 @@
 """How long is waited, and when it is enough."""
 
 import time
+from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run as sifmod
 from sifmod.errors import FetchError
 from sifmod.image.registry.network import RETRY_POLICY, Attempts, RetryPolicy, TransientError
+from support.misbehaving import Misbehaving
+from support.web import Handler, answer
 
 BROKEN = TransientError("it broke", "mend it")
 
@@ -57,3 +61,23 @@ def test_a_little_is_no_progress() -> None:
 
 def test_the_server_decides_how_long_at_least() -> None:
     assert Attempts().failed(TransientError("busy", retry_after=77.0), came=0, answered=True) == 77
+
+
+def test_a_long_wait_for_a_manifest_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A command was silent for as long as a registry asked it to wait, ten minutes at most."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    web = Misbehaving()
+
+    def busy(handler: Handler) -> None:
+        (answer(429, headers={"Retry-After": "3"}) if len(web.asked) == 1 else answer(404))(handler)
+
+    web.put("manifests/1.0", busy)
+    web.start()
+    try:
+        assert sifmod(["fetch", web.source()]) == 10
+    finally:
+        web.stop()
+    host = web.source().split("/")[2]
+    assert f"== {host} answered 429 Too Many Requests; retrying in 3 s\n" in capfd.readouterr().err

@@ -79,8 +79,11 @@ class _Rate:
         return TooSlowError(f"{self._came} bytes arrived in {self._seconds:g} seconds, less than {SLOWEST} a second")
 
 
+_LONG = 3.0  # seconds of a wait that is reported
 _limits: ContextVar[tuple[_Deadline | _Rate, ...]] = ContextVar("limits", default=())
 """The limits of this thread."""
+_report: ContextVar[Callable[[str], None]] = ContextVar("report", default=lambda _text: None)
+"""Is called before this thread waits for long."""
 
 
 def within(seconds: float) -> AbstractContextManager[None]:
@@ -101,6 +104,16 @@ def _limited(limit: _Deadline | _Rate) -> Iterator[None]:
         yield
     finally:
         _limits.set(before)
+
+
+@contextmanager
+def reporting_waits(report: Callable[[str], None]) -> Iterator[None]:
+    """Report why and how long this thread waits in the block before it repeats a request, if that is long."""
+    before = _report.set(report)
+    try:
+        yield
+    finally:
+        _report.reset(before)
 
 
 class PlainSocket(socket.socket):
@@ -289,4 +302,7 @@ def retry(ask: Callable[[], _Result], patience: RetryPolicy = RETRY_POLICY) -> _
         try:
             return ask()
         except TransientError as error:
-            time.sleep(attempts.failed(error, came=0, answered=error.status is not None))
+            seconds = attempts.failed(error, came=0, answered=error.status is not None)
+            if seconds >= _LONG:
+                _report.get()(f"{error.message}; retrying in {seconds:.0f} s")
+            time.sleep(seconds)
