@@ -78,7 +78,7 @@ def test_another_digest_than_the_promised_one_is_refused() -> None:
         (manifest(config=descriptor(mediaType=3)), "x: config: mediaType is not a string"),
         (manifest(layers={}), "x: layers is not a list"),
         (manifest(layers=[7]), "x: layers[0] is not an object"),
-        (manifest(layers=[descriptor()] * 10_001), "10001 layers exceed the limit"),
+        (manifest(layers=[descriptor()] * 10_001), "10001 layers, more than 10000"),
         (manifest(annotations={"a\x1b": 1}), "x: annotations: a is not a string"),
         ({"mediaType": "application/vnd.oci.image.index.v1+json"}, "x: manifests is not a list"),
         ({"manifests": 1}, "x: manifests is not a list"),

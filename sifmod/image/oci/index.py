@@ -110,7 +110,7 @@ def parse_entries(content: Content) -> tuple[Entry, ...]:
         raise content.wrong("manifests", "a list")
     entries = content.children("manifests")
     if len(entries) > _MOST_ENTRIES:
-        raise ImageError(f"{content.name}: {len(entries)} entries exceed the limit")
+        raise ImageError(f"{content.name}: {len(entries)} entries, more than {_MOST_ENTRIES}")
     return tuple(_entry(entry) for entry in entries)
 
 

@@ -83,7 +83,7 @@ def parse_manifest(raw: bytes, name: str) -> Manifest:
         raise ImageError(f"{name} is not an image's manifest: {why}")
     layers = content.children("layers")
     if len(layers) > _MOST_LAYERS:
-        raise ImageError(f"{content.name}: {len(layers)} layers exceed the limit")
+        raise ImageError(f"{content.name}: {len(layers)} layers, more than {_MOST_LAYERS}")
     return Manifest(
         f"sha256:{sha256_bytes(raw)}",
         raw,
