@@ -158,6 +158,17 @@ def test_the_same_image_and_files_by_another_way_end_no_hold(
     assert disk_state(here / "prefix/software") == before
 
 
+def test_the_good_content_from_another_place_ends_no_hold(here: Path, images: Images) -> None:
+    """A colleague's checkout of it made a new generation, and the next apply of what was held installed that."""
+    for name, env in (("good", f"{GOOD}\ndescription: of a colleague"), ("bad", BAD)):
+        easyconfig(here / name, "App", images, env)
+        write(here / name / "stack.yaml", "easyconfigs: [App-1.yaml]\n")
+    assert run(["stack", "apply", "good/stack.yaml", SKIP]) == 0
+    assert generation(here) == 3
+    assert run(["stack", "apply", "bad/stack.yaml", SKIP, "--fail-on-held"]) == 1
+    assert generation(here) == 3
+
+
 def test_a_plan_says_that_the_image_decides(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     """It said [R] alone, and the apply then skipped the module as held."""
     copy = shutil.copyfile(images.tiny_sif, here / "copied.sif")

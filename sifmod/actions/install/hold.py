@@ -55,15 +55,15 @@ def _brings_back(
     plan = plan or decision.plan_with(recorded(decision.plan, held))
     # with words: a description alone may be what was undone; without: a new description makes no new content
     for words in (True, False):
-        if _has_files(held, plan, words) and not (before and _has_files(before, plan, words)):
+        if has_files(held, plan, words) and not (before and has_files(before, plan, words)):
             return True
     asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
     if asked is None or asked != was or decision.loaded.variant != held.provenance.variant:
         return False
-    return not before or (_content(Path(before.root, "easyconfig.yaml")) != was and not _has_files(before, plan))
+    return not before or (_content(Path(before.root, "easyconfig.yaml")) != was and not has_files(before, plan))
 
 
-def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bool:
+def has_files(installation: Installation, plan: Plan, words: bool = True) -> bool:
     """Whether the plan renders the installation's files, apart from where easyconfig and image were found.
 
     Without `words`, what the module says about itself, such as its description, may differ too.

@@ -12,8 +12,8 @@ from sifmod.actions.image_marks import referring, renew
 from sifmod.actions.install.choose_image import ChosenImage, fetch_image_for, image_record, released, reuse_image
 from sifmod.actions.install.current import Compared, check_installed_from, compare, difference, plan_warnings
 from sifmod.actions.install.decision import Decision, with_image
-from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
-from sifmod.actions.install.hold import check_hold
+from sifmod.actions.install.found_in_image import find_in_image, found_by_lock, recorded
+from sifmod.actions.install.hold import check_hold, has_files
 from sifmod.actions.install.install_easyconfigs import InstallOutcome
 from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.install.sanity_check import sanity_check
@@ -222,7 +222,7 @@ def _publish(mine: HeldModule, past: Past, installation: Installation, decision:
 
 
 def _has_same_content(before: Installation | None, installation: Installation, decision: Decision) -> bool:
-    """Whether an installation keeps the holds: no new image, and no new easyconfig.
+    """Whether an installation keeps the holds: no new image, and no new easyconfig except its path and description.
 
     What the site or another sifmod changes does not end them, nor what is only rendered again; nor is anything known to
     be new without `before`.
@@ -234,8 +234,12 @@ def _has_same_content(before: Installation | None, installation: Installation, d
         return False  # such as what a moved tag names now
     if (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest):
         return True
+    if before.image_sha256 != installation.image_sha256:
+        return False
     asked = (was.variant, was.asked.options) == (now.variant, now.asked.options)
-    return asked and before.image_sha256 == installation.image_sha256 and {*decision.loaded.inputs} <= {*was.inputs}
+    if asked and {*decision.loaded.inputs} <= {*was.inputs}:
+        return True
+    return has_files(before, decision.plan_with(recorded(decision.plan, before)), words=False)
 
 
 def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
