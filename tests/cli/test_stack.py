@@ -16,6 +16,7 @@ import pytest
 
 from sifmod.actions.lock import lock_beside
 from sifmod.cli.main import run
+from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.receipt import Installation, installations
@@ -336,7 +337,10 @@ def test_the_log_of_a_stack_is_no_other_name_of_a_file(here: Path) -> None:
     assert mine.read_text() == "of years"
 
 
-@pytest.mark.parametrize("planted", ["a link", "a file", pytest.param("their own file", marks=ONLY_ROOT)])
+THEIRS = ("their own file", "their closed file, where all may write")
+
+
+@pytest.mark.parametrize("planted", ["a link", "a file", *(pytest.param(one, marks=ONLY_ROOT) for one in THEIRS)])
 def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     here: Path, capfd: pytest.CaptureFixture[str], planted: str
 ) -> None:
@@ -352,11 +356,16 @@ def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     else:  # which they can go on writing into
         part.touch(0o666)
         os.chown(part, 65534, 65534)
+    mode = here.stat().st_mode
+    if "closed" in planted:
+        here.chmod(0o1777)  # where Linux does not even let root open it
     capfd.readouterr()
     before = disk_state(here)
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "a b.tar"]) == 2
-    assert f"{part.name} is not a plain file of yours alone" in capfd.readouterr().err
+    owner = user_name(65534 if planted in THEIRS else os.geteuid())
+    assert f"{part.name} of {owner} is no plain file of yours alone" in capfd.readouterr().err
     assert disk_state(here) == before
+    here.chmod(mode)
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", str(folder)]) == 0
     (folder / "stack.yaml").write_text("")  # is written once more
     part.rename(folder / ".stack.yaml.part")

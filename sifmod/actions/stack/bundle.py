@@ -26,7 +26,7 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
 from sifmod.result import Described, Size
-from sifmod.system import scratch_directory
+from sifmod.system import scratch_directory, user_name
 from sifmod.tree.durable import is_refused, new_file, opened, regular, sync_directory
 from sifmod.tree.target_store import check_outside_trees
 
@@ -155,14 +155,15 @@ def _begun(path: Path) -> IO[bytes]:
     try:
         file = open(os.open(path, flags, 0o666), "r+b")  # noqa: PTH123, SIM115 (a descriptor, which the caller closes)
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        if error.errno not in (errno.ELOOP, errno.EACCES, errno.EPERM) or not os.path.lexists(path):
             raise
     else:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
             return file
         file.close()
-    raise OptionError(f"{path} is not a plain file of yours alone", "remove it, or give another name with -o")
+    owner = user_name(path.lstat().st_uid)
+    raise OptionError(f"{path} of {owner} is no plain file of yours alone", "remove it, or give another name with -o")
 
 
 def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
