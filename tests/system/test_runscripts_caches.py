@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -176,6 +178,43 @@ def test_none_where_somebody_else_has_taken_the_name(tmp_path: Path, kind: str) 
     assert top(found).parent == Path("/tmp")
     for path in (*top(found).iterdir(), top(found)):
         path.rmdir()
+
+
+EXCHANGES = """
+import ctypes, sys
+one, other = (word.encode() for word in sys.argv[1:])
+exchange = ctypes.CDLL(None).renameat2
+while exchange(-100, one, -100, other, 2) == 0:
+    pass
+"""
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_directory_that_changes_places_with_a_link_is_not_used(shared_tmp: Path) -> None:
+    """Each process owns /proc/self, where a link of a stranger leads: seen between two looks, it made theirs ours."""
+    shared_tmp.chmod(0o1777)
+    runscripts = Runscripts(shared_tmp / "prefix", plan())
+    script = runscripts.directory / "conda-python-simple"
+    (shared_tmp / "script").write_text(re.sub("exec python3? ", "exec printenv ", script.read_text()))
+    env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(shared_tmp), **step(0, job=os.getpid())}
+    command = ("dash", shared_tmp / "script", "TRITON_CACHE_DIR")
+    ours = Path(run(command, env=env).ok().stdout.strip()).parent
+    shutil.rmtree(ours)
+    (theirs := shared_tmp / "theirs").mkdir()
+    for name in ("triton", "inductor"):
+        (theirs / name).mkdir()
+    ours.symlink_to("/proc/self")
+    for path in (theirs, ours):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    stranger = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", EXCHANGES)
+    with subprocess.Popen((*stranger, ours, theirs)) as exchanging:
+        try:
+            used = {run(command, env=env).ok().stdout.strip() for _ in range(100)}
+        finally:
+            exchanging.kill()
+    assert {Path(path).parent.parent for path in used} == {Path("/tmp")}
+    for one in used:
+        shutil.rmtree(Path(one).parent)
 
 
 @pytest.mark.usefixtures("needs_root")

@@ -26,8 +26,10 @@ own_directory() {
   done </proc/self/status
   caches=${1%/}/sifmod-$uid-${SLURM_JOB_ID:+$SLURM_JOB_ID-}{{ cache_key }}
   [ -d "$caches" ] || mkdir -m 700 "$caches" 2>/dev/null || :
-  # shellcheck disable=SC3067 # dash, bash and busybox know -O
-  [ -d "$caches" ] && [ -O "$caches" ] && [ ! -L "$caches" ]
+  # one look at the entry itself: between two, another user could exchange it
+  # shellcheck disable=SC2046 # words
+  set -- $(ls -ldn "$caches" 2>/dev/null)
+  case ${1-}/${3-} in d*/"$uid") ;; *) return 1 ;; esac
 }
 
 # cache NAME DIRECTORY: of one library, unless the user has another.
