@@ -258,6 +258,18 @@ def to_json(modules: Iterable[LockedModule]) -> str:
     return json.dumps({"format": _FORMAT, "modules": rows}, indent=1) + "\n"
 
 
+def check_replaceable(path: Path) -> None:
+    """Raise OptionError if there is another file than a lock, also of another version, at `path`."""
+    try:
+        fields = json.loads(read_bounded(path, "lock_size"))
+    except (FileNotFoundError, IsADirectoryError):
+        return
+    except (OSError, ValueError, RecursionError):
+        fields = None
+    if not (isinstance(fields, dict) and {"format", "modules"} <= fields.keys()):
+        raise OptionError(f"{path} exists already, and is not a lock; it was not changed", "remove it, or give -o")
+
+
 def read_lock(path: Path) -> Lock:
     """The lock at `path`. Raises OptionError if the file is missing or is not a lock."""
     try:

@@ -11,6 +11,7 @@ from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
+from support.disk_state import disk_state
 from support.images import Images
 
 SKIP = "--skip-sanity-check"
@@ -176,3 +177,29 @@ def test_a_damaged_image_of_another_tree_is_named(
     capfd.readouterr()
     assert run(["stack", "apply", "stack.yaml", SKIP, "--locked", "--from", "staging", "--prefix", "new"]) == 10
     assert f"{stored}: damaged" in capfd.readouterr().err
+
+
+def test_a_lock_replaces_no_file_of_the_user(
+    checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 0, notes and the stack itself were gone."""
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "first"))
+    monkeypatch.chdir(checkout)
+    apply(tmp_path, "first", "stack.yaml")
+    write(checkout / "App-1.lock", "notes\n")
+    (checkout / "empty").touch()
+    before = disk_state(checkout)
+    for words in (
+        ["lock", "App-1.yaml"],
+        ["lock", "App-1.yaml", "-o", "App-1.yaml"],
+        ["lock", "App-1.yaml", "-o", "empty"],
+        ["stack", "lock", "stack.yaml", "-o", "stack.yaml"],
+        ["stack", "lock", "stack.yaml", "-o", "an image/index.json"],
+    ):
+        assert run(words) == 2, words
+        assert "exists already, and is not a lock; it was not changed" in capfd.readouterr().err
+    assert disk_state(checkout) == before
+    lock = write(checkout / "stack.lock", '{"format": 99, "modules": []}')  # of another sifmod
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert '"App/1"' in lock.read_text()

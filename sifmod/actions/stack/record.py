@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sifmod.actions.author.new_file import write_text
 from sifmod.actions.changing_prefix import check_group, site_umask
 from sifmod.actions.layer.locked_layers import check_packed, own_layers
-from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
+from sifmod.actions.lock import LockedModule, check_replaceable, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_plan import Planned, StackOptions, plan_stack, read_stack
 from sifmod.config.site import Site
@@ -76,11 +76,12 @@ class StackLock(NamedTuple):
 def write_lock(
     planned: Planned, path: Path, directory: Path, keep: Callable[[tuple[LockedModule, ...]], None] = lambda _: None
 ) -> tuple[LockedModule, ...]:
-    """Write the lock of an installed stack; returns its modules. Raises what `locked_modules` and `write_text` do.
+    """Write the lock of an installed stack; returns its modules.
 
     `directory`: that of the stack or the easyconfig, where the lock is read, wherever it is written. If `keep` fails,
-    the lock is not written.
+    the lock is not written. Raises what `check_replaceable`, `locked_modules` and `write_text` do.
     """
+    check_replaceable(path)
     modules = locked_modules(planned._replace(redecide=True), directory)
     write_text(to_json(modules), path, force=True, first=lambda: keep(modules))
     return modules
