@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from support.extending import base_of
 from support.fetching import Prefix, plan
 from support.identity import call_as
 from support.images import Images
+from support.package_index import Index, serving
 from support.processes import marked, wait_until, with_mark
 from support.recipes import base, contents, recipe
 from support.registry import Registry
@@ -58,7 +60,9 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "etc/hosts").touch()
     (top / "lib/x86_64-linux-gnu/libc.so.6").unlink()  # the shell is static, and the fakeroot of this machine is not
     write(top / "lib/ld-musl-x86_64.so.1", "")
-    write(top / "opt/env/bin/python3", '#!/bin/sh\necho "python $*" >>/srv/pip\n').chmod(0o755)
+    write(
+        top / "opt/env/bin/python3", '#!/bin/sh\necho "python $*" >>/srv/pip; [ "$3" != install ] || env >/srv/env\n'
+    ).chmod(0o755)
     write(top / "srv/theirs", "of user 33\n")
     if os.geteuid() == 0:
         os.chown(top / "srv/theirs", 33, 33)
@@ -116,26 +120,87 @@ def test_commands_that_fail_end_the_build(shell: Path, prefix: Prefix, commands:
     assert "is wrong" in refused(prefix, recipe(shell, **commands)).message
 
 
-def test_what_has_no_wheel_is_compiled_inside(
-    tmp_path: Path, shell: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    """The user's own index, of which uv has no wheel for the base."""
+    (tmp_path / "wheels").mkdir()
+    wheel(tmp_path / "wheels", "demo").rename(tmp_path / "wheels/demo-1.0-cp27-cp27m-win32.whl")
+    for name in (name for name in os.environ if name.startswith("UV_")):
+        monkeypatch.delenv(name)
+    for name in ("HOME", "UV_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    with serving(tmp_path / "wheels") as served:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
+        yield served
+
+
+def test_what_has_no_wheel_is_compiled_inside_from_the_index_of_the_user(
+    shell: Path, prefix: Prefix, index: Index
 ) -> None:
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    made_for_another = wheel(wheels, "demo")
-    made_for_another.rename(wheels / "demo-1.0-cp27-cp27m-win32.whl")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
-    monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    image = recipe(shell, pip=("demo",), post="echo more >>/srv/pip")
+    """pip asked its own default index: the package of that name there came into the image, and its build ran."""
+    image = recipe(shell, pip=("demo",), env=(("PIP_EXTRA_INDEX_URL", "http://no.one"),), post="echo more >>/srv/pip")
     artifact = made(prefix, image)
     after = contents(artifact.path)
     place = "/.singularity.d/build/1"
-    install = f"-m pip install --no-cache-dir --constraint {place}/kept.txt --requirement {place}/requirements.txt"
-    assert after["/srv/pip"].decode() == f"python {install}\npython -m pip freeze\nmore\n"
-    assert after[f"{place}/requirements.txt"] == b"demo\n"
+    install = f"--no-cache-dir --no-input --constraint {place}/kept.txt --requirement {place}/requirements.txt"
+    assert after["/srv/pip"].decode() == f"python -m pip install {install}\npython -m pip freeze\nmore\n"
+    places = f"--index-url {index.url}\n--trusted-host 127.0.0.1:{index.port}\n"
+    assert after[f"{place}/requirements.txt"].decode() == f"{places}demo\n"
     assert b"torch==2.0\n" in after[f"{place}/kept.txt"]
     assert f"{place}/installed.txt" in after
     assert any("has no wheel for this image" in note for note in artifact.notes)
+
+
+def test_pip_gets_only_the_places_of_uv(
+    shell: Path, prefix: Prefix, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an index that the image names, nor that of pip; and all that the recipe itself names."""
+    place, settings = "/.singularity.d/build/1/requirements.txt", tmp_path / "home/uv/uv.toml"
+    trusted = f"--trusted-host 127.0.0.1:{index.port}\n"
+    given = write(tmp_path / "r.txt", f"--extra-index-url {index.url}\n--only-binary index-x\n--pre\ndemo\n")
+    strange = (("PIP_EXTRA_INDEX_URL", "http://no.one"),)
+    with monkeypatch.context() as changed:
+        changed.setenv("UV_NO_INDEX", "1")
+        write(settings, f'find-links = ["{index.url}demo/"]\n')
+        after = contents(made(prefix, recipe(shell, pip=("demo",), env=strange)).path)
+    assert after[place].decode() == f"--find-links {index.url}demo/\n--no-index\n{trusted}demo\n"
+    assert b"no.one" not in after["/srv/env"]
+    assert b"\nPIP_CONFIG_FILE=/dev/null\n" in after["/srv/env"]
+    monkeypatch.delenv("UV_DEFAULT_INDEX")
+    write(settings, f'[[index]]\nurl = "{index.url}"\ndefault = true\n')
+    after = contents(made(prefix, recipe(shell, requirements=str(given))).path)
+    indexes = f"--index-url {index.url}\n--extra-index-url {index.url}\n"
+    assert after[place].decode() == f"{indexes}{trusted}--only-binary=index-x\n--pre\ndemo\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"UV_DEFAULT_INDEX": "http://me:s3cret@{0}/simple/"}, "does not get your login for {0}"),
+        ({"UV_DEFAULT_INDEX": "own=http://{0}/simple/", "UV_INDEX_OWN_PASSWORD": "s3cret"}, "your login for {0}"),
+        ({"netrc": "machine 127.0.0.1 login me password s3cret\n"}, "your login for {0}"),
+        ({"uv/credentials/credentials.toml": 'service = "http://{0}"\npassword = "s3cret"\n'}, "your login for {0}"),
+        ({"UV_INDEX": "http://{0}/simple"}, "the newest from http://{0}/simple/, http://{0}/simple, unlike uv"),
+        ({"UV_FIND_LINKS": "{1}/wheels"}, "cannot read {1}/wheels, where uv searches"),
+    ],
+)
+def test_pip_asks_no_other_index_than_uv_where_it_cannot_do_as_uv(
+    settings: dict[str, str], why: str, shell: Path, prefix: Prefix, index: Index, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    server = f"127.0.0.1:{index.port}"
+    monkeypatch.setenv("NETRC", str(tmp_path / "home/netrc"))
+    for name, value in settings.items():
+        text = value.replace("{0}", server).replace("{1}", str(tmp_path))
+        if name.startswith("UV_"):
+            monkeypatch.setenv(name, text)
+        else:
+            write(tmp_path / "home" / name, text)
+    error = refused(prefix, recipe(shell, pip=("demo",)))
+    assert "has no wheel for this image" in error.message
+    assert why.replace("{0}", server).replace("{1}", str(tmp_path)) in error.message
+    assert "UV_FIND_LINKS" in error.hint
+    assert "s3cret" not in f"{error.message}{error.hint}"
 
 
 def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path, prefix: Prefix) -> None:

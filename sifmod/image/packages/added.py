@@ -23,7 +23,7 @@ from sifmod.image.packages.package_lock import one_digest_each, pinned
 from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.torch_index import torch_index
-from sifmod.image.packages.uv import Uv, refuse_unsafe
+from sifmod.image.packages.uv import Uv, host_words, refuse_unsafe
 from sifmod.image.packages.uv_settings import write_private
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
@@ -60,9 +60,8 @@ def add_packages(
     one that cannot be installed, would replace a part of a protected one, or has paths outside of its directory.
     """
     python = base.python
-    # uv needs a Python of this machine for any installation
-    host = ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
-    wanted, index = replace(wanted, words=(*wanted.words, *host, *base.words)), torch_index(python, indexes)
+    words = (*wanted.words, *host_words(), *base.words)
+    wanted, index = replace(wanted, words=words), torch_index(python, indexes)
 
     def resolve_with(more: tuple[str, ...]) -> Resolved:
         return resolve(python, replace(wanted, words=(*wanted.words, *more)), "", uv)

@@ -25,8 +25,8 @@ _CLEAR = re.compile(r"""(?i)\bhttp:/+([^/\s:?#"'\\]+)""")  # the host
 _FILE = re.compile(r"(?i)\bfile:/{0,2}(?:localhost)?(/[^#]*)")
 FIND_LINKS = "--find-links="
 NO_INDEX = "--no-index"
-_INDEXES = ("--index-url=", "--extra-index-url=")
-_LASTING = (*_INDEXES, NO_INDEX, "--prerelease=", "--no-binary=", "--only-binary=")
+INDEXES = ("--index-url=", "--extra-index-url=")
+_LASTING = (*INDEXES, NO_INDEX, "--prerelease=", "--no-binary=", "--only-binary=")
 KEEP_LOGIN = (
     "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD"
 )
@@ -93,7 +93,7 @@ def words_of(
 
 def kept_words(before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the lasting arguments `before` that the arguments `now` do not replace."""
-    indexes = {word.partition("=")[0] for word in now if word.startswith(_INDEXES)}
+    indexes = {word.partition("=")[0] for word in now if word.startswith(INDEXES)}
     return tuple(
         word
         for word in before

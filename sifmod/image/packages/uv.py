@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -49,6 +50,11 @@ def uv_here(directory: Path) -> Uv:
         return ended
 
     return Uv(run, directory, str(directory))
+
+
+def host_words() -> tuple[str, ...]:
+    """The arguments for `uv pip` here: a Python of this machine, which it needs for anything, and UV_NO_INDEX."""
+    return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
 
 
 def most_of_uv() -> Most:

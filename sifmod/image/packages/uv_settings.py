@@ -17,9 +17,10 @@ from datetime import date, time
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from sifmod.config.limits import NotReadError, read_bounded
+from sifmod.config.redact import secret_parameter
 from sifmod.errors import OptionError
 from sifmod.image.packages.foreign_toml import read_toml
 
@@ -98,8 +99,7 @@ def check_indexes(project: Path) -> None:
     own = _settings().get("index")
     known = {one.get("url", "") for one in own if isinstance(one, dict)} if isinstance(own, list) else set[str]()
     for name, url in named:
-        variable = f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', str(name).upper())}"
-        if url not in known and any(os.environ.get(f"{variable}_{what}") for what in ("USERNAME", "PASSWORD")):
+        if url not in known and (variable := _login_variable(str(name))):
             raise OptionError(
                 f"{project} names another index {name}, which would get your login of {variable}_USERNAME",
                 f"unset {variable}_USERNAME and {variable}_PASSWORD for this command, or rename the index",
@@ -170,6 +170,46 @@ def _own_logins() -> Iterator[str]:
 def has_login_for(host: str) -> bool:
     """Whether uv and git would send this host a login of `~/.netrc`, over http as well."""
     return not {host, "default"}.isdisjoint(_netrc())
+
+
+def would_send_login(place: str) -> bool:
+    """Whether uv may send a login to an index or page: of its URL, a variable, or a file of this user.
+
+    `place` may have dots instead of its login. Other URLs of the same host count too, as for uv.
+    """
+    if "@" in place or "..." in place or secret_parameter(place):
+        return True
+    host, home = urlsplit(place).hostname or "", os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    stored = Path(os.environ.get("UV_CREDENTIALS_DIR") or Path(home, "uv/credentials"), "credentials.toml")
+    with suppress(OSError):
+        if host in stored.read_text("utf-8", "replace").lower():
+            return True
+    return has_login_for(host) or any(
+        one.get("authenticate") == "always" or _login_variable(one.get("name", ""))
+        for one in _indexes()
+        if urlsplit(one.get("url", "")).hostname == host
+    )
+
+
+def _indexes() -> Iterator[dict[str, Any]]:
+    """The indexes of the variables and files, of which some have a name."""
+    for word in " ".join(os.environ.get(name, "") for name in ("UV_INDEX", "UV_DEFAULT_INDEX")).split():
+        yield {"name": word.partition("=")[0], "url": re.sub("^[^:/?]*=", "", word)}
+    settings = _settings()
+    yield from (one for table in (settings, settings.get("pip", {})) for one in table.get("index", []))
+
+
+def _login_variable(name: str) -> str:
+    """What a variable of this environment with a part of the login for the index of this name begins with, or ""."""
+    begin = f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', name.upper())}"
+    return begin if any(os.environ.get(f"{begin}_{what}") for what in ("USERNAME", "PASSWORD")) else ""
+
+
+def takes_newest_of_all() -> bool:
+    """Whether uv takes the newest version from any index, as pip does, and not from the first that has the package."""
+    settings = _settings()
+    said = (os.environ.get("UV_INDEX_STRATEGY"), settings.get("pip", {}).get("index-strategy"))
+    return next(filter(None, (*said, settings.get("index-strategy"))), "") == "unsafe-best-match"
 
 
 def _netrc() -> dict[str, tuple[str, str, str]]:

@@ -32,8 +32,9 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
 from sifmod.image.packages.base_python import BasePython, bytecode_of, glibc, read_base_python
 from sifmod.image.packages.package_lock import LOCK, versions_of
+from sifmod.image.packages.pip_places import pip_places
 from sifmod.image.packages.request import PackageRequest
-from sifmod.image.packages.uv import linked_directory, uv_here
+from sifmod.image.packages.uv import Uv, linked_directory, uv_here
 from sifmod.image.program import probe_runtime
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
 from sifmod.image.sources.build import build_upon, definition_upon
@@ -191,12 +192,13 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
     if wanted.requirements or lock:
         environment = dict(describe_sif(base.path).config.environment)
         base_python = read_base_python(rootfs, environment, build.path, base.arch, build.protected)
+        uv = uv_here(stack.enter_context(request.store.workspace()))
         try:
-            added = _packages(request, base_python, (wanted, lock), stack)
+            added = _packages(request, base_python, (wanted, lock), uv, stack)
         except NoWheelError as error:
-            way = _way_to_compile(request, error)
+            way, places = _way_to_compile(request, error), pip_places(uv, wanted, error.message)
             added = Added("", (), (), (f"{error.message}; it will be compiled inside the image",))
-            read = compiled_from(wanted, lock, base_python.python.protected)
+            read = compiled_from(wanted, lock, base_python.python.protected, places)
             documents += [(f"{place}/{name}", content) for name, content in read]
             post = f"{compiling(base_python.python.executable, place)}{post}"
     files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
@@ -221,11 +223,10 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
 
 
 def _packages(
-    request: FetchRequest, base_python: BasePython, wanted: tuple[PackageRequest, str], stack: ExitStack
+    request: FetchRequest, base_python: BasePython, wanted: tuple[PackageRequest, str], uv: Uv, stack: ExitStack
 ) -> Added:
     """The files of the wanted or locked packages, until `stack` is closed. Raises ImageError, as for a conflict."""
     packages, lock = wanted
-    uv = uv_here(stack.enter_context(request.store.workspace()))
     uv_prefix = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
