@@ -120,6 +120,31 @@ def test_commands_that_fail_end_the_build(shell: Path, prefix: Prefix, commands:
     assert "is wrong" in refused(prefix, recipe(shell, **commands)).message
 
 
+HASHES = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("Setting up ca-certificates (20230311)", ""),
+        (f"Could not fetch URL https://x/: There was a problem confirming the ssl certificate: x\n{HASHES}", "digest"),
+        (f"Updating certificates in /etc/ssl/certs...\n{HASHES}", "digest"),
+        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "SSL_CERT_FILE"),
+        ("curl: (60) SSL certificate problem: self-signed certificate in certificate chain", "SSL_CERT_FILE"),
+        ("ERROR: cannot verify example.org's certificate, issued by 'CN=x':", "SSL_CERT_FILE"),
+        ("server certificate verification failed. CAfile: none CRLfile: none", "SSL_CERT_FILE"),
+        ("There was a problem confirming the ssl certificate: [SSL: CERTIFICATE_VERIFY_FAILED] x", "SSL_CERT_FILE"),
+    ],
+)
+def test_only_a_certificate_that_fails_is_a_matter_of_certificates(
+    said: str, hint: str, shell: Path, prefix: Prefix
+) -> None:
+    text = said.replace("'", "")
+    found = refused(prefix, recipe(shell, post=f"echo '{text}'; false")).hint
+    assert hint in found if hint else not found
+    assert "SSL_CERT_FILE" not in found or hint == "SSL_CERT_FILE"
+
+
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """The user's own index, of which uv has no wheel for the base."""

@@ -60,7 +60,7 @@ def compiling(python: str, place: str) -> str:
     install = f"{program} -m pip install --no-cache-dir --no-input --constraint {place}/kept.txt"
     return (
         "(unset PIP_INDEX_URL PIP_PYPI_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_NO_INDEX\n"
-        "export PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1\n"
+        "export PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1\n"
         f"{install} --requirement {place}/requirements.txt)\n{program} -m pip freeze >{place}/installed.txt\n"
     )
 

@@ -18,6 +18,10 @@ from sifmod.module.plan import Runtime
 _KEPT = ("DOCKER_USERNAME", "DOCKER_PASSWORD", "DOCKER_HOST", "AUTH_FILE", "AUTHFILE", "LIBRARY", "NOHTTPS", "USERNS")
 _ADVICE = (
     (
+        "do not match the hashes",
+        "the index sent a file without the digest of the requirements: ask who runs it, or who wrote them",
+    ),
+    (
         "no space left on device|quota exceeded",
         "free some space where the image is written, or choose another place: --prefix PATH, or -o FILE for a file",
     ),
@@ -37,7 +41,10 @@ _ADVICE = (
         "an ordinary user's SingularityCE needs proot on PATH to build; or build the SIF with Apptainer or as root, "
         "and use it with --source PATH",
     ),
-    ("x509|certificate", "for a certificate of your site's own authority set SSL_CERT_FILE to its file"),
+    (
+        "x509: |certificate (verif|problem|is not|has)|(verify|confirming) .{0,200}certificate",
+        "for a certificate of your site's own authority set SSL_CERT_FILE to its file",
+    ),
     ("dial tcp|no such host|timeout|connection re", "check whether this node has a network"),
 )
 _LOGINS, _REMOTES = "docker-config.json", "remote.yaml"
