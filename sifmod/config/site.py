@@ -46,6 +46,7 @@ DECIDING = (
     *("name", "description", "accelerator", "accelerators", "binds", "env", "host_env", "runscript_env"),
     *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory", "scratch"),
     *("module_syntax", "arch", "extensions", "protected", "stale_layer", "warn_without_version"),
+    *("driver_runs", "image_dirs"),
 )
 
 # the packages that an image is chosen for or that must fit its drivers; `*` at the end: a prefix

@@ -21,6 +21,8 @@ NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 HERE = """\
 site: ours
 module_syntax: both
+image_dirs: [/no/images]
+driver_runs: {cuda: ['<12']}
 warn_without_version: true
 """
 ELSEWHERE = """\
@@ -109,7 +111,7 @@ def test_elsewhere_the_bundle_gives_the_same_bytes(shared_tmp: Path, images: Ima
     apply = (*theirs, "stack", "apply", "--bundle", str(bundle), SKIP, "--prefix")
     done = user.run((*apply, str(prefix)), their)
     assert done.code == 0, done.stderr
-    for said in ("warn_without_version: True in the bundle, False here", "gpus_per_node: 7 in the bundle, 2 here"):
+    for said in ("image_dirs: /no/images in the bundle, (none) here", "gpus_per_node: 7 in the bundle, 2 here"):
         assert said in done.stderr
     wanted = _tree(here / "production", stack)
     assert len(wanted) > 10
