@@ -20,7 +20,9 @@ def open_tar(path: Path) -> tarfile.TarFile:
 
 class _Member(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Raise RefusedMemberError for a sparse file, and for a long extended header before tarfile reads it."""
+        """Raise RefusedMemberError: a sparse file, a negative size, a long extended header, which is not read then."""
+        if self.size < 0:
+            raise RefusedMemberError("it has a member of negative size")
         if self.type in _TEXTS:
             if self.size > limits().header_size:
                 raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")
@@ -32,6 +34,9 @@ class _Member(tarfile.TarInfo):
         elif self.type == tarfile.GNUTYPE_SPARSE:
             raise RefusedMemberError(f"{self.name!r} is a sparse file: pack it again without --sparse")
         try:
-            return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+            member = cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
         except RecursionError as error:
             raise RefusedMemberError("its headers are nested too deeply") from error
+        if member.size < 0:  # by an extended header
+            raise RefusedMemberError("it has a member of negative size")
+        return member

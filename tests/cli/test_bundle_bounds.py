@@ -53,6 +53,28 @@ def _one(name: str, kind: bytes = tarfile.REGTYPE, times: int = 1) -> Callable[[
     return make
 
 
+def _negative(name: str, kind: bytes = tarfile.REGTYPE) -> Callable[[Path], None]:
+    """A member of -512 bytes, as GNU's numbers in base 256 can say it."""
+
+    def make(path: Path) -> None:
+        _tar(path, ["stack.yaml"])
+        member = tarfile.TarInfo(name)
+        member.size, member.type = -512, kind
+        with path.open("r+b") as file:
+            file.seek(1536)  # behind two headers and the content of the first
+            file.write(member.tobuf(tarfile.GNU_FORMAT))
+
+    return make
+
+
+def _negative_by_text(path: Path) -> None:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        _member(archive, "bundle.json", json.dumps(HEAD).encode())
+        member = tarfile.TarInfo("stack.yaml")
+        member.pax_headers = {"size": "-1024"}
+        archive.addfile(member)
+
+
 def _many(path: Path) -> None:
     head = tarfile.TarInfo("bundle.json")
     head.size = 1
@@ -85,6 +107,11 @@ def _many_values(path: Path) -> None:
         (_one("x", tarfile.FIFOTYPE), "'x' is not a plain file"),
         (_one("x", tarfile.DIRTYPE), "'x' is not a plain file"),
         (_one("x", tarfile.GNUTYPE_SPARSE), "'x' is a sparse file"),
+        (_negative("robot/x"), "it has a member of negative size"),
+        (_negative(f"images/sha256/{'0' * 64}.sif"), "it has a member of negative size"),
+        (_negative("././@LongLink", tarfile.GNUTYPE_LONGNAME), "it has a member of negative size"),
+        (_negative("x", tarfile.XHDTYPE), "it has a member of negative size"),
+        (_negative_by_text, "it has a member of negative size"),
     ],
 )
 def test_a_tar_file_that_is_no_bundle_is_refused(
