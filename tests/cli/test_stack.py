@@ -427,6 +427,30 @@ def test_a_bundle_brings_it_all_without_a_network(
         assert disk_state(other / "software", other / "images", other / "stacks") == there
 
 
+def test_a_directory_with_files_of_another_bundle_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An older sifmod's wheel stayed, and pip would have installed it; so did images that the lock no longer names."""
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    words = ["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "folder"]
+    assert run(words) == 0
+    whole = disk_state(here / "folder")
+    write(here / "folder/NOTES.txt", "of the user\n")
+    write(here / "folder/images/sha256/.unfinished.sif.part", "of a killed run")
+    assert run(words) == 0
+    (here / "folder/images/sha256/.unfinished.sif.part").unlink()
+    for name in ("wheels/sifmod-9.0-py3-none-any.whl", f"images/sha256/{'0' * 64}.sif", "robot/Old-1.yaml", "Old.yaml"):
+        old = write(here / "folder" / name, "of another bundle\n")
+        before = disk_state(here / "folder")
+        write(here / "stack.lock", f"{(here / 'stack.lock').read_text()}\n")  # this bundle differs
+        capfd.readouterr()
+        assert run(words) == 2
+        assert f"folder has files of another bundle, which this one has not: {name}\n" in capfd.readouterr().err
+        assert disk_state(here / "folder") == before
+        old.unlink()
+    assert run(words) == 0
+    assert {*disk_state(here / "folder")} >= {*whole}
+
+
 def test_a_layer_of_a_bundle_is_the_old_one_or_the_new_one(here: Path) -> None:
     """Killed at any step: its switch changes as that of a layer which is made here."""
     write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")

@@ -22,15 +22,18 @@ from sifmod.actions.lock import lock_beside, read_lock
 from sifmod.actions.stack.bundle_items import HEAD, NAME, Head, Item, Own, deciding_settings, items
 from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
 from sifmod.actions.stack.stack_plan import Planned, plan_stack
+from sifmod.config.find import SUFFIXES
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
 from sifmod.result import Described, Size
-from sifmod.system import scratch_directory, user_name
+from sifmod.system import abbreviated, scratch_directory, user_name, walk
 from sifmod.tree.durable import is_refused, new_file, opened, regular, sync_directory
 from sifmod.tree.target_store import check_outside_trees
 
 _CHUNK = 1 << 20
+_SHOWN = 3  # files in a message
+_OWN_DIRECTORIES = ("images", "layers", "robot", "settings", "wheels")
 
 
 class WrittenBundle(NamedTuple):
@@ -67,8 +70,8 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     """Write a directory, or a tar file if `bundle` ends in .tar; continues the output of an interrupted run.
 
-    Raises OptionError in a tree or if something else is there, ImageError for a damaged source, FetchError,
-    PermissionsError.
+    Raises OptionError in a tree or if something else is there, such as a file of another bundle, ImageError for a
+    damaged source, FetchError, PermissionsError.
     """
     check_outside_trees(bundle)
     with writing(bundle, after="what was written stays, and the next run continues it"):
@@ -78,8 +81,21 @@ def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> Non
         if bundle.is_file() or (bundle.is_dir() and any(bundle.iterdir()) and not (bundle / HEAD).is_file()):
             raise OptionError(f"{bundle} exists and is not a bundle", "give another name with -o")
         check_not_of_others(bundle)
-        for item in files:
+        own = tuple(files)
+        if left := _left(bundle, {item.name for item in own}):
+            raise OptionError(
+                f"{bundle} has files of another bundle, which this one has not: {abbreviated(left, _SHOWN)}",
+                "remove them, or give another name with -o",
+            )
+        for item in own:
             _write_file(bundle, item, progress)
+
+
+def _left(bundle: Path, own: set[str]) -> list[str]:
+    """The files that an earlier bundle may have left in this directory, where an apply or pip would find them."""
+    there = [Path(top, name).relative_to(bundle) for top, _, names in walk(bundle) for name in names]
+    found = (path for path in there if path.suffix in SUFFIXES or path.parts[0] in _OWN_DIRECTORIES)
+    return sorted(str(path) for path in found if str(path) not in own and path.suffix != ".part")
 
 
 def _write_file(bundle: Path, item: Item, progress: Progress) -> None:
