@@ -11,6 +11,7 @@ from sifmod.actions.garbage import Candidate, plan_gc
 from sifmod.actions.gc import Garbage, apply_gc
 from sifmod.actions.image_marks import release
 from sifmod.actions.life import forget_life
+from sifmod.actions.list import HeldGeneration
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import resolve_own
@@ -20,7 +21,7 @@ from sifmod.config.site import Site
 from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result, error_of
 from sifmod.result import Beside, Described, Internal, Number, PathText
 from sifmod.tree.generation import module_lock, tidy, unpublish
-from sifmod.tree.history import recorded
+from sifmod.tree.history import held_since, in_utc, read_history, recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -39,6 +40,7 @@ class Uninstalled(NamedTuple):
     default: Annotated[bool, Described("whether the module was the default for its name")]
     views: Annotated[tuple[ModuleName, ...], Described("views that load the module, and no longer load")]
     kernels: Annotated[tuple[str, ...], Described("commands that remove the module's kernels from Jupyter")]
+    held: Annotated[tuple[HeldGeneration, ...], Described("what a rollback holds, until its files are removed")]
 
 
 class NotUninstalled(NamedTuple):
@@ -120,6 +122,8 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
     _check(layout, module)
     with module_lock(tree, module) as mine:
         _check(layout, module)
+        events = read_history(layout, module)
+        held = tuple(HeldGeneration(number, in_utc(since)) for number, since in held_since(events).items())
         before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
         unpublish(mine)
         if before is not None:  # the live generation, or the one whose uninstall was killed
@@ -132,7 +136,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is already gone, even if these cannot be read
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
-    return Uninstalled(module, before, user_software, layers, default, broken_views(layout, module), kernels)
+    return Uninstalled(module, before, user_software, layers, default, broken_views(layout, module), kernels, held)
 
 
 def _purge(

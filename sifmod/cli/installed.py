@@ -123,7 +123,8 @@ def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
     If the generation that was live is the newer one, its content is held from then on: `stack apply` skips it and
-    `install` asks, until --release, `--to` it, or an install of different content; an uninstall does not end it.
+    `install` asks, until --release, `--to` it, or an install of different content; an uninstall ends it only if
+    --purge, or a later `gc`, removes its files.
     """
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")
@@ -160,6 +161,7 @@ def uninstall_command(given: UninstallOptions) -> int:
     done = uninstall.uninstall_modules(request, load_facts(given.settings).site, reporter(), ended)
     if done.freed:
         _report_freed(done.freed)
+        _report_ended_holds(done, done.freed)
     if given.as_json:
         print_json(done)
     return max(
@@ -177,6 +179,15 @@ def _report_freed(freed: "gc.Garbage") -> None:
     if gone := freed.removed:
         kinds = f"{counted(len(gone.generations), 'generation')}, {counted(len(gone.images), 'image')}"
         say(f"removed {kinds}: {size_text(gone.size)}")
+
+
+def _report_ended_holds(done: "uninstall.Uninstalls", freed: "gc.Garbage") -> None:
+    rows = (row for row in done.uninstalled if isinstance(row, uninstall.Uninstalled))
+    held = {(row.module, one.generation) for row in rows for one in row.held}
+    for old in freed.removed.generations if freed.removed else ():
+        if (old.module, old.number) in held:
+            what = f"{old.module}: the rollback no longer holds the content of generation {old.number}, which is gone"
+            say(f"{what}: an install of the same easyconfig makes it live again")
 
 
 def _report(done: "uninstall.Uninstalled", *, purge: bool) -> None:

@@ -149,7 +149,11 @@ TABLE = (
     what("--keys FILE", "text", "With --signature: further OpenPGP public keys.", many=True),
     what("--modes", "flag", "Only check group and modes, against the site's `sharing`."),
     what("--repair-modes", "flag", "Correct group and modes of sifmod's files in the prefix."),
-    what("--purge", "flag", "Also remove the files at once, unless a job may use them; then there is no rollback."),
+    what(
+        "--purge",
+        "flag",
+        "Also remove the files at once, unless a job may use them; then there is no rollback and no hold.",
+    ),
     what("--none", "flag", "Remove the default of this name."),
     what("--successor MODULE", "text", "The module to use instead, which must be installed."),
     what("--since DATE", "day", "The first day of the notice or the retirement (default: as before, or today)."),

@@ -85,6 +85,37 @@ def test_the_answer_for_programs_says_the_same(layout: Layout, capfd: pytest.Cap
     assert rows[1]["user_layers"] == f"{layout.prefix}/layers/Tiny/1.0"
 
 
+@pytest.mark.usefixtures("layout")
+@pytest.mark.parametrize("before", [False, True])
+def test_a_purge_says_that_it_ends_a_hold(before: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """The content that was rolled back came back with the next install, and nobody had said so."""
+    assert run(["rollback", "Tiny/1.0"]) == 0
+    ended = "== Tiny/1.0: the rollback no longer holds the content of generation 2, which is gone"
+    if before:
+        capfd.readouterr()
+        assert run(["uninstall", "Tiny/1.0"]) == 0
+        assert "no longer holds" not in capfd.readouterr().err
+        done = answer(capfd, ("uninstall", "Tiny/1.0"))
+        assert [one["generation"] for one in done["uninstalled"][0]["held"]] == [2]
+    capfd.readouterr()
+    assert run(["uninstall", "Tiny/1.0", "Tiny/2.0", "--purge", "--ignore-jobs"]) == 0
+    said = [line for line in capfd.readouterr().err.splitlines() if "no longer holds" in line]
+    assert [line.partition(":")[0] for line in said] == ["== Tiny/1.0"]
+    assert said[0].startswith(ended)
+
+
+def test_a_hold_that_a_purge_leaves_is_not_said_to_have_ended(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a job may still use stays, and is held: here Slurm does not answer."""
+    assert run(["rollback", "Tiny/1.0"]) == 0
+    monkeypatch.setenv("SLURM_CONF", str(write(tmp_path / "slurm.conf", "ClusterName=broken\n")))
+    capfd.readouterr()
+    assert run(["uninstall", "Tiny/1.0", "--purge"]) == 0
+    assert "no longer holds" not in capfd.readouterr().err
+    assert layout.generation(MODULE, 2).exists()
+
+
 def test_an_image_that_other_trees_refer_to_outlives_a_purge(
     layout: Layout, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

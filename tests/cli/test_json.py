@@ -87,7 +87,7 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
     (row,) = done["uninstalled"]
-    nothing: dict[str, object] = {"user_software": None, "user_layers": None, "views": [], "kernels": []}
+    nothing: dict[str, object] = {"user_software": None, "user_layers": None, "views": [], "kernels": [], "held": []}
     assert row == {"module": "Tiny/1.0", "generation": 1, "default": True, **nothing}
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
