@@ -287,6 +287,63 @@ def test_a_link_that_a_colleague_has_planted_leads_nowhere(packer: Packer, share
     planted.unlink()
 
 
+PLACES = {"directory": "user-software", "squashfs": "user-software.squashfs", "above": ""}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links of another user")
+@pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
+@pytest.mark.parametrize("planted", PLACES)
+@pytest.mark.parametrize("there", [True, False], ids=["to what is there", "to nothing"])
+def test_a_link_of_another_user_in_the_place_itself_is_refused(
+    packer: Packer, shared_tmp: Path, name: str, planted: str, there: bool
+) -> None:
+    """It packed a directory that only this user can read, or unpacked a colleague's files into ~/.ssh."""
+    place, mine = packer.place, shared_tmp / "mine"
+    packer.fill()
+    if name == "unmake-squashfs":
+        packer.run("make-squashfs").ok()
+        shutil.rmtree(place.directory)
+    link = place.directory.with_name(PLACES[planted]) if PLACES[planted] else place.directory.parent
+    if link.exists():
+        link.rename(mine)
+    else:
+        mine.mkdir()
+    if not there:
+        mine.rename(shared_tmp / "away")
+    link.symlink_to(mine)
+    os.lchown(link, 71_301, -1)
+    before = disk_state(shared_tmp)
+    refused = packer.run(name)
+    assert (refused.code, refused.stdout) == (4, "")
+    assert f": {link} is a link of user 71301\n\nhint: remove it; " in refused.stderr
+    assert disk_state(shared_tmp) == before
+    link.unlink()
+    if planted == "above":
+        link.mkdir()
+
+
+def test_a_link_of_ones_own_in_the_place_leads_to_its_target(packer: Packer, shared_tmp: Path) -> None:
+    """A file system with more room, say; what a squashfs would open is not opened there by a hint."""
+    place, mine = packer.place, shared_tmp / "roomy" / "mine"
+    place.directory.rmdir()
+    mine.mkdir(parents=True)
+    place.directory.symlink_to(mine)
+    packer.fill()
+    if packer.somebody.ordinary is not None:
+        packer.somebody.ordinary.own(mine.parent)
+        packer.somebody.ordinary.own(place.directory.parent)
+    mine.chmod(0o700)
+    place.directory.parent.chmod(0o755)
+    closed = packer.run("make-squashfs")
+    assert (closed.code, closed.stderr.splitlines()[-1]) == (4, "hint: keep it elsewhere")
+    mine.chmod(0o755)
+    packer.run("make-squashfs").ok()
+    shutil.rmtree(mine)
+    packer.run("unmake-squashfs").ok()
+    assert (mine / "a file").read_text() == "directory\n"
+    assert place.directory.is_symlink()
+
+
 # a mkdir after which a colleague, who may write beside the user's place, is quicker than the script
 SWAPPED = """#!/bin/sh
 /bin/mkdir "$@" || exit

@@ -104,17 +104,37 @@ is_empty() {
   [ ! -d "$1" ] || [ -z "$(ls -A "$1")" ]
 }
 
-# end PATH: the target of the links, which may be missing.
-end() {
-  path=$1
-  while [ -L "$path" ]; do
-    link=$(readlink "$path")
-    case $link in
-      /*) path=$link ;;
-      *) path=${path%/*}/$link ;;
-    esac
+# plain PATH: without links and `..` in the directories above it, which exist.
+plain() {
+  above=$(cd -P "${1%/*}" 2>/dev/null && pwd) && printf '%s/%s' "$above" "${1##*/}"
+}
+
+# refuse_planted PATH: if it, or a directory above it in the tree, is a link of another user, who chose where it leads.
+refuse_planted() {
+  step=$1
+  while :; do
+    owner=$(stat -c %u "$step" 2>/dev/null) # of a link itself
+    if [ -L "$step" ] && [ "$owner" != 0 ] && [ "$owner" != "$(id -u)" ]; then
+      refuse 4 "$(plain "$step") is a link of $(id -un "$owner" 2>/dev/null || echo "user $owner")" \
+        "remove it; a link of your own would be followed: rm $(quoted "$(plain "$step")")"
+    fi
+    step=${step%/*}
+    case $step in "$sifmod_prefix"/*) ;; *) break ;; esac
   done
-  above=$(cd -P "${path%/*}" && pwd) && printf '%s/%s' "$above" "${path##*/}"
+}
+
+# end LINK: where this link of the module leads, which may be missing, in `target`.
+end() {
+  target=$1
+  while [ -L "$target" ]; do
+    link=$(readlink "$target")
+    case $link in
+      /*) target=$link ;;
+      *) target=${target%/*}/$link ;;
+    esac
+    refuse_planted "$target"
+  done
+  target=$(plain "$target") || refuse 4 "what $place leads to is missing" {{ reinstall | here }}
 }
 
 if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
@@ -123,6 +143,7 @@ fi
 if ! command -v "$program" >/dev/null; then
   refuse 127 "$program is not installed here" 'it is in the package squashfs-tools (squashfs on some systems); another node may have it'
 fi
-if ! { directory=$(end "$place") && squashfs=$(end "$place.squashfs"); } 2>/dev/null; then
-  refuse 4 "what $place leads to is missing" {{ reinstall | here }}
-fi
+end "$place"
+directory=$target
+end "$place.squashfs"
+squashfs=$target
