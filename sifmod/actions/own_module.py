@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import sifmod
 from sifmod import __version__
-from sifmod.actions.author.new_file import check_not_of_others, write_below
+from sifmod.actions.author.new_file import check_below, check_not_of_others, write_below
 from sifmod.config.kinds import Syntax
 from sifmod.errors import InstallError, OptionError
 from sifmod.module.own import Own, modulefile
@@ -86,6 +86,7 @@ def write_modules(
     own = own_installation(environ)
     texts = {directory / "sifmod" / _NAMES[syntax]: modulefile(own, syntax) for syntax in syntaxes}
     check_not_of_others(directory)
+    check_below(directory / "sifmod", directory)
     with decided_umask(directory):
         (directory / "sifmod").mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():

@@ -25,7 +25,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
                 short=message,
             )
         case "denied":
-            owner = next(filter(None, map(_foreign_owner, paths)), "")
+            owner = next(filter(None, map(foreign_owner, paths)), "")
             return PermissionsError(message, f"{owner}{_WRITABLE}")
         case "limited":
             return InstallError(message, limit_hint(error))
@@ -33,7 +33,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
             return InstallError(message, LINKED if isinstance(error, LinkInPrefixError) else "")
 
 
-def _foreign_owner(path: str) -> str:
+def foreign_owner(path: str) -> str:
     """A hint about the other user who owns an absolute path, or a closed directory on the way to it; "" without one."""
     if not path.startswith("/"):
         return ""

@@ -20,6 +20,7 @@ from sifmod.errors import PermissionsError
 from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -277,6 +278,80 @@ def test_an_addition_that_is_replaced_while_it_is_carried_over(
     assert SECRET not in "".join(capfd.readouterr())
     carried = [path for path in root.parent.glob("*/mine") if path.parent != root and not path.is_symlink()]
     assert carried == []
+
+
+@pytest.fixture
+def for_all(here: Path) -> Path:
+    place = here / "for all"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+@pytest.mark.usefixtures("needs_root", "here")
+@pytest.mark.parametrize(
+    ("words", "below"),
+    [
+        ("self module", "sifmod"),
+        ("self module --force", "sifmod"),
+        ("stack catalogue -o", "pages"),
+        ("stack catalogue -o", "pages/Tiny"),
+    ],
+)
+def test_below_a_directory_for_all_what_belongs_to_a_neighbour_is_not_used(
+    for_all: Path, words: str, below: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """P's file was in it, and the neighbour could replace it."""
+    assert run([*words.split(), str(for_all)]) == 0
+    shutil.rmtree(for_all / below)
+    (for_all / below).mkdir()
+    (for_all / below).parent.chmod(0o1777)
+    os.chown(for_all / below, 12345, 12345)
+    assert run([*words.split(), str(for_all)]) == 25
+    assert f"error: {for_all}/{below} belongs to {user_name(12345)}" in capfd.readouterr().err
+    assert not [path for path in (for_all / below).rglob("*") if path.is_file()]
+    os.chown(for_all / below, 0, 0)
+    assert run([*words.split(), str(for_all)]) == 0
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("leads", ["private", "nowhere"])
+def test_a_neighbours_link_in_the_place_of_the_directory_of_sifmods_module(
+    here: Path, leads: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`File exists: fix this` did not say what."""
+    (here / "own").mkdir()
+    (here / "own/sifmod").symlink_to(here / leads)
+    os.lchown(here / "own/sifmod", 12345, 12345)
+    before = disk_state(here)
+    assert run(["self", "module", str(here / "own")]) == 25
+    assert f"error: {here}/own/sifmod is a link of {user_name(12345)}" in capfd.readouterr().err
+    assert disk_state(here) == before
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("words", ["import --force container.yaml -o", "lock Tiny-1.0.yaml -o"])
+def test_whose_link_cannot_be_replaced_is_named(
+    here: Path, shared_tmp: Path, words: str, ordinary_user: OrdinaryUser
+) -> None:
+    """`Operation not permitted` did not say what P could do."""
+    place, env = shared_tmp / "place", {"SIFMOD_PREFIX": str(shared_tmp / "place/prefix")}
+    write(place / "container.yaml", f"docker: a/b\nlatest: &it {{'1': 'sha256:{'a' * 64}'}}\ntags: *it\n")
+    write(place / "Tiny-1.0.yaml", (here / "Tiny-1.0.yaml").read_text())
+    ordinary_user.own(place)
+    ordinary_user.run((*SIFMOD, "install", "-q", SKIP, "Tiny-1.0.yaml"), env, cwd=place).ok()
+    for_all = shared_tmp / "for all"
+    for_all.mkdir()
+    for_all.chmod(0o1777)
+    link = for_all / ("b-1.yaml" if words.startswith("import") else "it.lock")
+    link.symlink_to("nowhere")
+    os.lchown(link, 12345, 12345)
+    target = for_all if words.startswith("import") else link
+    ended = ordinary_user.run((*SIFMOD, *words.split(), target), env, cwd=place)
+    assert ended.code == 25, ended
+    why = f"{for_all} is sticky, and {link} belongs to {user_name(12345)}: ask for a change there, or name a file in"
+    assert f"hint: {why}" in ended.stderr
+    assert os.listdir(for_all) == [link.name]
 
 
 @pytest.mark.usefixtures("needs_root")

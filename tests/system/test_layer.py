@@ -177,6 +177,44 @@ def test_what_is_there_or_nowhere_leaves_a_layer_as_it_is(machine: Machine) -> N
     assert f"== to use it, set SIFMOD_LAYERS='{machine.top}/a $b'\n" in told
 
 
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("planted", ["Python", ".locks", ".staging", "meanwhile"])
+def test_below_a_directory_for_all_what_belongs_to_another_user_is_not_used(
+    machine: Machine, planted: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who owns it could replace the layer; a module's directory may also be made after the look at it."""
+    for_all, mkdir = machine.top / "for all", os.mkdir
+    for_all.mkdir()
+    for_all.chmod(0o1777)
+    words = ["add", NAME, "demo", "--no-index", "--find-links", str(machine.wheels), "--dir", str(for_all)]
+
+    def plant(name: str) -> None:
+        (for_all / name).mkdir()
+        os.chown(for_all / name, 12345, 12345)
+
+    def first(path: str | Path, *arguments: object, **names: object) -> None:
+        mkdir(path, *arguments, **names)  # type: ignore[arg-type]
+        if path == ".staging":
+            plant("Python")
+
+    if planted == "meanwhile":
+        monkeypatch.setattr(os, "mkdir", first)
+    else:
+        plant(planted)
+    for name, value in machine.env().items():
+        monkeypatch.setenv(name, value)
+    assert sifmod(words) == 25
+    name = "Python" if planted == "meanwhile" else planted
+    assert f"error: {for_all}/{name} belongs to user 12345" in capfd.readouterr().err
+    assert not list((for_all / name).iterdir())
+    (for_all / name).rmdir()
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    assert sifmod([*words[:2], "no-such-package", *words[3:]]) == 2
+    assert not (for_all / "Python").exists()
+    assert sifmod(words) == 0
+    assert (for_all / NAME / "default").is_dir()
+
+
 def content(live: Path) -> dict[str, bytes]:
     """The packages of a layer: one file, or a directory where the runtime binds no file."""
     packed = live / "layer.squashfs"

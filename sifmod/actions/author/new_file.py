@@ -13,6 +13,7 @@ from sifmod.image.disk import writing
 from sifmod.module.quote import shell
 from sifmod.system import user_name
 from sifmod.tree.durable import move, opened, read, sync_directory, write
+from sifmod.tree.explain import foreign_owner
 from sifmod.tree.target_store import check_outside_trees
 from sifmod.tree.umask import decided_umask
 
@@ -32,7 +33,7 @@ def write_text(text: str, target: Path, *, force: bool = False, first: Callable[
     else:
         check_target(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    with writing(target, _ELSEWHERE):
+    with writing(target, f"{foreign_owner(str(target.absolute()))}{_ELSEWHERE}"):
         try:
             with unfinished.open("xb") as file:
                 file.write(text.encode())
@@ -57,6 +58,7 @@ def write_below(text: str, target: Path, top: Path) -> bool:
     """
     data = text.encode()
     with writing(target, _ELSEWHERE), decided_umask(top), opened(target.parent, top, make=True):
+        check_below(target.parent, top)
         with suppress(OSError):
             if read(target, len(data), top=top) == data:
                 return False
@@ -69,6 +71,14 @@ def write_below(text: str, target: Path, top: Path) -> bool:
                 os.unlink(unfinished.name, dir_fd=directory)
             raise
     return True
+
+
+def check_below(directory: Path, top: Path) -> None:
+    """Raise PermissionsError for another user's link below `top`, and for their directory where all may write."""
+    for place in (directory, *directory.parents):
+        if place == top:
+            return
+        check_not_of_others(place)
 
 
 def check_not_of_others(directory: Path) -> None:

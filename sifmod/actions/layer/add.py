@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from sifmod.actions.finding import verify_layer
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
+from sifmod.actions.layer.places import check_own
 from sifmod.actions.layer.projects import Projects
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
@@ -27,7 +29,7 @@ from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.torch_index import TorchIndex, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.durable import content
+from sifmod.tree.durable import content, make_directory
 from sifmod.tree.layer import (
     DEFAULT,
     RECEIPT,
@@ -39,7 +41,9 @@ from sifmod.tree.layer import (
     remove_old,
     withdraw_layer,
 )
+from sifmod.tree.locking import HeldLock
 from sifmod.tree.receipt import Installation
+from sifmod.tree.removal import prune
 
 Outcome = Literal["made", "unchanged", "removed", "already there"]  # already there: in the image
 _OWN_LAYER = "make a layer of your own: --layer NAME"
@@ -78,7 +82,7 @@ def make_layer(
     """
     module, image = installation.module, installation.required_image.sha256
     tree = reporter.tree(site)
-    with layers_lock(layers, module, tree) as held:
+    with layers_lock(layers, module, tree) as held, _taken(layers, module, held):
         before = live_layer(layers, module, change.name, image)
         wanted = _wanted(before, change)
         if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
@@ -101,6 +105,20 @@ def make_layer(
         record_layer(layers, layer, before, tree, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
+
+
+@contextmanager
+def _taken(layers: Layers, module: ModuleName, held: HeldLock) -> Iterator[None]:
+    """Have the module's directory where the user has named one: another user may make it at any other time."""
+    place = layers.prefix / module.name
+    if layers.named:
+        with held.changing(f"cannot write {place}"):
+            make_directory(place, layers.top)
+    check_own(layers, module)
+    try:
+        yield
+    finally:
+        prune(place, layers.prefix)
 
 
 def _made(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from sifmod.actions.author.new_file import check_not_of_others
+from sifmod.actions.author.new_file import check_below, check_not_of_others
 from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
@@ -100,11 +100,18 @@ def layers_for(
         if set(str(top)) & set(",:"):
             raise OptionError(f"--dir: {top} contains a comma or a colon, which bind paths cannot express")
         check_not_of_others(top)
-        return Layers(top, prefix, named=True)
+        check_own(layers := Layers(top, prefix, named=True), installation.module)
+        return layers
     if prefix == site_prefix and prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
     own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
     return Layers(Path(own) / "layers", prefix)
+
+
+def check_own(layers: Layers, module: ModuleName) -> None:
+    """Raise PermissionsError if another user owns a directory of these layers or their locks, where all may write."""
+    for place in (layers.prefix / module.name, layers.locks, layers.staging) if layers.named else ():
+        check_below(place, layers.prefix)
 
 
 def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Path, ...]:
