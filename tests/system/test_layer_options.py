@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.command import run
 from support.config import write
 from support.images import Images
@@ -204,3 +206,23 @@ def test_a_lock_of_a_module_names_every_layer_or_fails(shared_tmp: Path, images:
         assert f"the receipt of the layer loose of {NAME} cannot be read" in machine.sifmod(*way, env=env).stderr
     refused = machine.sifmod("stack", "bundle", "stack.yaml", "-o", "c", env=env)
     assert f"the layer loose of {NAME} does not match the lock" in refused.stderr
+
+
+def test_the_files_of_a_directory_are_as_open_as_the_tree(
+    shared_tmp: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had the modes of the wheel, or those that uv's cache got from an earlier umask: readers saw no packages."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    before = os.umask(0o077)
+    try:
+        machine.add("demo", "--unpacked", "--dir", "else where").ok()
+        settings = write(machine.top / "settings/it.yaml", f"prefix: {machine.prefix}\nsharing: site\n")
+        monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(settings.parent))
+        machine.sifmod("verify", "--repair-modes").ok()
+        machine.add("demo", "--unpacked").ok()
+    finally:
+        os.umask(before)
+    assert (machine.live() / "tree/lib/demo/__init__.py").stat().st_mode & 0o777 == 0o644
+    assert (machine.live() / "tree/bin/demo-says").stat().st_mode & 0o777 == 0o755
+    machine.sifmod("verify", "--modes").ok()
+    machine.sifmod("verify").ok()

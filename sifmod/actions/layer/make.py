@@ -27,6 +27,8 @@ from sifmod.image.program import Program
 from sifmod.image.startable import can_start
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
+from sifmod.tree.rights import Rights
+from sifmod.tree.umask import umask
 
 _NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
 _NO_COMPILER_HINT = (
@@ -77,6 +79,7 @@ def make(
             layer = replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
             (directory / "lib").unlink()
         else:
+            _set_modes(tree)
             sizes = [Path(top, name).lstat().st_size for top, _, names in os.walk(tree) for name in names]
             layer = replace(layer, files=len(sizes), size=sum(sizes))
         shutil.rmtree(directory / "work")
@@ -91,6 +94,16 @@ def _compile(place: Path, bytecode: Bytecode) -> None:
     for name, content in bytecode.files():
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(content)
+
+
+def _set_modes(tree: Path) -> None:
+    """Open each file as a new one here: wheels have modes of their own, and uv's cache those of an earlier umask."""
+    with umask(tree, None) as mask:
+        rights = Rights(mask, None)
+    for top, _, names in os.walk(tree):
+        for path in (Path(top, name) for name in (".", *names)):
+            if not path.is_symlink():
+                path.chmod(rights.mode(path.stat().st_mode))
 
 
 def _arrange(lib: Path, tree: Path, python: ImagePython) -> None:
