@@ -98,6 +98,14 @@ def user_name(uid: int) -> str:
     return f"user {name}" if name == str(uid) else name
 
 
+def group_name(gid: int) -> str:
+    """The name of a group, or the number if the machine does not know it."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 def groups_of(uid: int) -> list[int]:
     """The groups of a user; none if the machine does not know it."""
     try:

@@ -1,6 +1,7 @@
 """fetch: get an image by its reference into the store or a file; and what the fetch of an install shares with it."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
-from sifmod.errors import Error, ImageError, OptionError, SifmodError, UnstartableError
+from sifmod.errors import Error, ImageError, OptionError, PermissionsError, SifmodError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.inspect.rootfs import tree_digest
@@ -152,13 +153,17 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
         with target_store(options.output, tree, replace=options.force) as one:
             return fetch_image(image, runtime, one, reporter.progress, settings)
     name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
-    with changing_prefix(site):
+    with changing_prefix(site), ExitStack() as stack:
         tidy(tree)  # leftovers of a killed run may take the space that is needed
-        with tree.lock(name, reference.shown) as held:
-            store = Store(tree.layout, held, reporter.waiting(reference.shown), others=site.stores)
-            if not options.into_home:
-                what = f"the image {reference.shown}"
-                ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)
-            artifact = into_store(image, runtime, store, reporter, settings)
-            record_fetched(tree, store, reporter)
-            return artifact
+        try:
+            held = stack.enter_context(tree.lock(name, reference.shown))
+        except PermissionsError as error:
+            error.hint += "; for a single file use -o FILE"
+            raise
+        store = Store(tree.layout, held, reporter.waiting(reference.shown), others=site.stores)
+        if not options.into_home:
+            what = f"the image {reference.shown}"
+            ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)
+        artifact = into_store(image, runtime, store, reporter, settings)
+        record_fetched(tree, store, reporter)
+        return artifact

@@ -17,7 +17,7 @@ from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.packages.request import project
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
-from sifmod.system import abbreviated, login_name, user_name
+from sifmod.system import abbreviated, group_name, login_name, user_name
 from sifmod.tree.durable import is_directory, names
 from sifmod.tree.explain import reported
 from sifmod.tree.layer import IMAGE, Layer, all_layers
@@ -247,18 +247,11 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
 
 
 def _shown(mode: int, gid: int | None, named: Iterable[AclEntry] = ()) -> str:
-    of = "" if gid is None else f" of the group {_group(gid)}"
+    of = "" if gid is None else f" of the group {group_name(gid)}"
     return f"{stat.filemode(mode)}{of}{''.join(f', {_entry(entry)}' for entry in named)}"
 
 
 def _entry(entry: AclEntry) -> str:
     """An entry for a user or a group as setfacl(1) takes it."""
-    who = f"user:{login_name(entry.who)}" if entry.tag == ACL_USER else f"group:{_group(entry.who)}"
+    who = f"user:{login_name(entry.who)}" if entry.tag == ACL_USER else f"group:{group_name(entry.who)}"
     return f"{who}:{stat.filemode(entry.bits << 6)[1:4]}"
-
-
-def _group(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)

@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import LINKED, FullError, InstallError, LinkInPrefixError, PermissionsError, SifmodError
-from sifmod.system import limit_hint, meaning, reason, user_name
+from sifmod.system import group_name, limit_hint, meaning, reason, user_name
 
-_WRITABLE = "choose a writable directory with --prefix or SIFMOD_PREFIX; for a single file with -o FILE"
+_WRITABLE = "choose a writable directory with --prefix or SIFMOD_PREFIX"
 
 
 def explain(error: OSError, doing: str) -> SifmodError:
@@ -48,7 +48,9 @@ def foreign_owner(path: str) -> str:
             status = os.stat(path)  # noqa: PTH116
             if os.access(path, os.W_OK | os.X_OK) or status.st_uid == os.geteuid():
                 return ""
-            return f"{path} belongs to {user_name(status.st_uid)}: ask for a change there, or "
+            who, group = user_name(status.st_uid), group_name(status.st_gid)
+            members = f", and the group {group} may change it" if status.st_mode & 0o020 and group != who else ""
+            return f"{path} belongs to {who}{members}: ask for a change there, or "
     return ""
 
 
