@@ -11,7 +11,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, read_life, today
+from sifmod.tree.life import Life, read_life, retirement, today
 from sifmod.tree.receipt import Installation, live_modules, matches, views_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,11 @@ def check_modules(decision: "Decision", layout: Layout, environ: Mapping[str, st
         name = wanted.partition("/")[0]
         others = [str(one) for one in here if one.name == name]
         if (commands := decision.offered[wanted]) or others:
-            problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
+            gone = ModuleName(name, wanted.partition("/")[2])
+            lives = (read_life(tree, name).of(gone.version) for tree in trees)
+            retired = next((f"; {retirement(gone, life)}" for life in lives if _is_refused(life)), "")
+            there_is = f" ({', '.join(others)} is)" if others else ""
+            problems.append(f"{wanted} is not installed{there_is}{retired}")
             hints += commands[:_SHOWN]
         else:
             doubts.append(f"warning: {wanted}, which {plan.module} loads, is not in {layout.prefix} or on MODULEPATH")

@@ -1,6 +1,7 @@
 """Views with real module systems and a real image: what a load brings, what the wrappers see, what an unload leaves."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,24 @@ def test_modules_that_are_not_there(prefix: Path, tmp_path: Path, capsys: pytest
     told = capsys.readouterr().err
     assert f"warning: Nowhere/1, which Other/1 loads, is not in {prefix} or on MODULEPATH" in told
     assert "Tiny/3" not in told
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_module_that_was_retired_and_removed_is_not_only_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`Tiny/1.0 is not installed (Tiny/2 is)` did not say that this is no accident."""
+    two = (tmp_path / "Tiny-1.0.yaml").read_text().replace("1.0", "2")
+    write(tmp_path / "Tiny-2.yaml", two)
+    assert run(["install", "Tiny-2.yaml", "--skip-sanity-check"]) == 0
+    assert run(["uninstall", "ai-stack"]) == 0
+    assert run(["retire", "Tiny/1.0", "--successor", "Tiny/2"]) == run(["gc", "--yes", "--now"]) == 0
+    (tmp_path / "Tiny-1.0.yaml").unlink()
+    write(tmp_path / "Other-1.yaml", "name: Other\nversion: '1'\nmodules: [Tiny/1.0]\n")
+    capsys.readouterr()
+    assert run(["install", "Other-1.yaml"]) == 24
+    said = f"Tiny/1.0 is not installed (Tiny/2 is); Tiny/1.0 was retired on {date.today()}: use Tiny/2"
+    assert f"error: Other/1 cannot be installed: {said}\n" in capsys.readouterr().err
 
 
 def test_verify_reports_what_a_view_no_longer_loads(
