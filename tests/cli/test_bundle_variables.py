@@ -219,6 +219,31 @@ def _here(tmp_path: Path, source: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["install --module-only --installed", "install --rebuild {0}/Good-1.yaml", "lock {0}/Good-1.yaml -o it.lock"],
+)
+def test_what_lacks_the_bundles_settings_and_variables_names_the_bundle(
+    words: str, tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`there is no site 'child'` and `IMAGES is empty or not set` did not say where these came from."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "one"))
+    _here(tmp_path, f"${{IMAGES}}/{images.tiny_sif.name}")
+    site = write(tmp_path / "settings/sites/child.yaml", "name: child\ndescription: a site\naccelerator: none\n")
+    with monkeypatch.context() as patch:
+        for name, value in (("IMAGES", images.tiny_sif.parent), ("CONFIG_DIR", site.parents[1]), ("SITE", "child")):
+            patch.setenv(name if name == "IMAGES" else f"SIFMOD_{name}", str(value))
+        _bundle("it.tar", 0, capfd)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "two"))
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP]) == 0
+    capfd.readouterr()
+    place = tmp_path / "two/stacks/ours"
+    assert run(words.format(place).split()) in (2, 5)
+    again = f"{place}/Good-1.yaml is from a bundle: `sifmod stack apply --bundle FILE` installs it again"
+    assert f"hint: {again}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("source", "here", "elsewhere"),
     [
         ("oci:${IMAGES}/some layout", "{place}", None),

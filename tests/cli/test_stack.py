@@ -146,6 +146,21 @@ def test_an_apply_renews_the_spider_cache_after_one_that_died(here: Path, monkey
         assert (here / "calls").read_text() == "x\nx\n"
 
 
+def test_what_of_the_environment_has_changed_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`this machine or its environment has changed` did not say what."""
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    monkeypatch.setenv("SIFMOD_LINK", "reference")
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    why = "this machine or its environment has changed: variable SIFMOD_LINK"
+    assert capfd.readouterr().out == f" [R] Good/1: {why}\n"
+    assert run(["stack", "lock", "stack.yaml"]) == 18
+    assert f"is not installed as described in {here}/Good-1.yaml: {why}\n" in capfd.readouterr().err
+
+
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"

@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,11 @@ from sifmod.config.kinds import syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
+from sifmod.config.prefix import is_from_bundle
 from sifmod.config.variants import Overrides, variants_for
 from sifmod.config.word import resolve_easyconfig
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import InstallError
+from sifmod.errors import ConfigError, InstallError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.source_kinds import local_files, references
 from sifmod.module.deciding import FORMAT, deciding_data, image_data
@@ -157,7 +158,8 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
     path = resolve_easyconfig(easyconfig, site.site)
     options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
-    loaded = load_easyconfig(path, site, options.variant, source, os.environ)
+    with bundle_named(path):
+        loaded = load_easyconfig(path, site, options.variant, source, os.environ)
     check_sources(loaded)
     layout = Layout(site.site.prefix)  # an unusable prefix is refused before anything is done
     check_readable(layout.prefix)
@@ -186,6 +188,18 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
     looked_at = [read_input(str(place), os.environ) for place in nearer]
     inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *mpi_inputs, *looked_at)
     return Decision(loaded, site, options, choices, plan, tuple(dict.fromkeys(inputs)))
+
+
+@contextmanager
+def bundle_named(easyconfig: Path) -> Iterator[None]:
+    """Say in an error about settings or variables how the easyconfig of a bundle is installed again."""
+    try:
+        yield
+    except (ConfigError, OptionError) as error:
+        if is_from_bundle(easyconfig, os.environ):
+            again = "`sifmod stack apply --bundle FILE` installs it again, with the bundle's settings and variables"
+            error.hint = f"{easyconfig} is from a bundle: {again}{error.hint and f'; {error.hint}'}"
+        raise
 
 
 def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:

@@ -13,7 +13,7 @@ from sifmod.actions.batch import Ended, run_batch
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.choose_image import ChosenImage, recorded_image, released
 from sifmod.actions.install.current import difference
-from sifmod.actions.install.decision import Decision, decide, with_image
+from sifmod.actions.install.decision import Decision, bundle_named, decide, with_image
 from sifmod.actions.install.found_in_image import find_in_image
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import install
@@ -274,7 +274,8 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
     facts = dict(made.facts)
     variable = facts.get(f"{OWN_VARIABLES}SIFMOD_SITE", "")  # for a site file outside the site directories
     known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
-    site = asked.sites.of(given, Kept(known, facts))
+    with bundle_named(path):
+        site = asked.sites.of(given, Kept(known, facts))
     check_not_planted(installation, path, site.site.robot_paths)
     decision = decide(str(path), site, options)
     if decision.plan.image:

@@ -27,6 +27,7 @@ from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError, error_of
+from sifmod.system import abbreviated
 from sifmod.tree.history import read_past
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
@@ -313,8 +314,8 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: HostF
     now = facts | {OWN_FILES: dict(decision.site.facts)[OWN_FILES]}
     if made.sifmod == __version__ and facts.get(OWN_FILES) != now[OWN_FILES]:
         yield f"it was made by sifmod {made.sifmod} with different files"
-    elif now != dict(decision.site.facts) and not changed:
-        yield "this machine or its environment has changed"
+    elif (others := sorted({name for name, _ in {*now.items()} ^ {*decision.site.facts}})) and not changed:
+        yield f"this machine or its environment has changed: {abbreviated(others, 3)}"
 
 
 def to_do(step: Step) -> bool:
