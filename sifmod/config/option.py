@@ -189,7 +189,13 @@ TABLE = (
     ),
     where("--find-links PLACE", "text", "Also search this directory or page for wheels.", many=True),
     where("--module-tree DIRECTORY", "text", "The `module use` directory, if files lie deeper than NAME/VERSION.lua."),
-    where("--dir DIRECTORY", "text", "Directory of layers, such as a project's (then set SIFMOD_LAYERS).", "directory"),
+    where(
+        "--dir DIRECTORY",
+        "text",
+        "Directory of layers, such as a project's (then set SIFMOD_LAYERS); --prefix only chooses MODULE's tree, "
+        "unless you own it.",
+        "directory",
+    ),
     where("--site NAME", "site", "The site: a name (lumi-g, …) or a file.", key=True, decides=True),
     where("--prefix DIR", "place", "The tree that holds modules, images and software (SIFMOD_PREFIX).", key=True),
     of_site("--robot-paths DIRS", "places", "Directories to search for easyconfigs (`:` between)."),

@@ -101,6 +101,12 @@ def test_help_of_a_command_is_its_help(verb: str, capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == expected
 
 
+def test_the_help_of_add_says_what_prefix_chooses(capfd: pytest.CaptureFixture[str]) -> None:
+    """Users took it for the place of the layer."""
+    assert run(["add", "--help"]) == 0
+    assert "--prefix only chooses MODULE's tree, unless you own it." in " ".join(capfd.readouterr().out.split())
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_help_of_a_topic_has_an_example_of_each_command(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["help", topic]) == 0
