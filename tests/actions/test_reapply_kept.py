@@ -326,6 +326,6 @@ def test_an_easyconfig_in_a_closed_directory_stops_no_other_module(
     for words in (("-D",), ("--yes",)):
         ended = ordinary_user.run((*SIFMOD, "install", "--module-only", "--installed", *words), tree)
         assert ended.code == 25, ended.stderr
-        assert f"One/1: {files[0]}: Permission denied" in ended.stderr
+        assert f"One/1: {files[0]} is closed to you" in ended.stderr
         assert "1 of 2 installed modules change, 1 could not be decided" in ended.stderr
     assert (ordinary_user.home / "tree/software/Two/.generations/1/2").is_dir()

@@ -213,8 +213,10 @@ def _publish(mine: HeldModule, past: Past, installation: Installation, decision:
         facts["image"] = of_image(decision.plan.image, installation.image)
     run_hooks(site, "after_install", facts, reporter.say)
     run_hooks(site, "before_publish", facts, reporter.say)
-    same = _has_same_content(past.last, installation, decision)
-    publish(mine, installation, same_content=same and not decision.options.despite_hold)
+    same = (
+        not decision.options.despite_hold and bool(past.held) and _has_same_content(past.last, installation, decision)
+    )
+    publish(mine, installation, same_content=same)
     what = "rendered" if decision.options.module_only else "installed"
     done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)
     record(mine.layout, done, mine.held, reporter)

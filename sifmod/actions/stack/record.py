@@ -21,6 +21,7 @@ from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
+from sifmod.tree.target_store import check_outside_trees
 
 
 def change_record(
@@ -81,6 +82,7 @@ def write_lock(
     `directory`: that of the stack or the easyconfig, where the lock is read, wherever it is written. If `keep` fails,
     the lock is not written. Raises what `check_replaceable`, `locked_modules` and `write_text` do.
     """
+    check_outside_trees(path)
     check_replaceable(path)
     modules = locked_modules(planned._replace(redecide=True), directory)
     write_text(to_json(modules), path, force=True, first=lambda: keep(modules))
