@@ -24,7 +24,7 @@ from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import KEYS
 from sifmod.config.option_layers import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import BUNDLE, may_install, outside_bundle, settings_directories
+from sifmod.config.prefix import BUNDLE, is_from_bundle, may_install, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import DECIDING, Site, SiteFile, keys_in_order
@@ -106,7 +106,11 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     except OptionError:
         if not bundle:
             raise
+        base = None
+    if base is None or (bundle and is_from_bundle(Path(base.node.mark.file))):
         base = _base_site((*files, options[0]), local, kept)  # an entry names a site that only the bundle has
+    if is_from_bundle(Path(base.node.mark.file)):
+        base = replace(base, node=_only(base.node, deciding=True))  # its hooks and places are those of another machine
     if bundle:  # its settings and the command line decide about a module's files, those here only about other keys
         settings, read_settings = read_site_file(Path(bundle, DECIDED), environ)
         its_base = _base_site((settings, options[1]), environ, None)

@@ -29,10 +29,10 @@ def outside_bundle(environ: Mapping[str, str]) -> dict[str, str]:
     return local | {name: text for name, text in before.items() if text is not None}
 
 
-def is_from_bundle(easyconfig: Path, environ: Mapping[str, str]) -> bool:
-    """Whether `stack apply --bundle` has copied the file into its tree, and its bundle does not decide now."""
-    there = (above for above in easyconfig.absolute().parents if above.parent.name == "stacks")
-    return BUNDLE not in environ and any((above / "bundle.json").is_file() for above in there)
+def is_from_bundle(file: Path) -> bool:
+    """Whether `stack apply --bundle` has copied the file into its tree."""
+    there = (above for above in file.absolute().parents if above.parent.name == "stacks")
+    return any((above / "bundle.json").is_file() for above in there)
 
 
 def home(environ: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
+from support.disk_state import disk_state
 from support.images import Images
 
 SKIP = "--skip-sanity-check"
@@ -545,3 +547,46 @@ def test_an_image_that_a_member_has_made_a_link_is_not_read(
     assert "cannot read a file of the bundle: Too many levels of symbolic links" in capfd.readouterr().err
     assert b"hunter2" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*again*") if path.is_file())
     assert b"hunter2" not in b"".join(path.read_bytes() for path in (tmp_path / "again").rglob("*.part"))
+
+
+def test_a_site_file_of_a_bundle_runs_no_hook_and_chooses_no_place(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apply copies it into the tree of who applies it, so that its hooks counted as that user's own."""
+    monkeypatch.chdir(tmp_path)
+    stack = "name: s\neasyconfigs: [{easyconfig: G.yaml, site: ours.yaml}]\n"
+    files = {"G.yaml": "EC", "ours.yaml": "name: ours\nenv: {A: b}\n", "s.yaml": stack}
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    with tarfile.open("it.tar") as bundle:
+        bundle.extractall("whole")
+    hook = write(tmp_path / "hook", f"#!/bin/sh\ntouch '{tmp_path}/ran'\n")
+    hook.chmod(0o755)
+    site = tmp_path / "whole/ours.yaml"
+    site.write_text(f"{site.read_text()}hooks: {{before_install: [{hook}]}}\nprefix: {tmp_path}/planted\n")
+    for words in (
+        ["stack", "apply", "--bundle", "whole", SKIP],
+        ["stack", "apply", "--bundle", "whole", "--local-settings", "--rebuild", SKIP],
+        ["install", "--module-only", "--installed", "--yes"],
+        ["install", "other/stacks/s/G.yaml", "--site", "other/stacks/s/ours.yaml", "--rebuild", SKIP],
+    ):
+        run([*words, "--prefix", str(tmp_path / "other")])
+    assert live(Layout(tmp_path / "other"), ModuleName("Good", "1"))
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "planted").exists()
+
+
+def test_a_bundle_takes_no_directory_of_the_user_for_its_own(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Notes in it were removed, and the stack was replaced, without a word."""
+    monkeypatch.chdir(tmp_path)
+    assert _bundled(tmp_path, images, {"G.yaml": "EC", "s.yaml": "name: s\neasyconfigs: [G.yaml]\n"}, "s.yaml") == 0
+    place = tmp_path / "other/stacks/s"
+    write(place / "NOTES", "of mine\n")
+    before = disk_state(place)
+    words = ["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "other")]
+    assert run(words) == 2
+    assert f"{place}, the place of the bundle's stack, has files that no bundle brought" in capfd.readouterr().err
+    assert disk_state(place) == before
+    (place / "NOTES").unlink()
+    assert run(words) == 0

@@ -22,7 +22,7 @@ from sifmod.config.kinds import syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
-from sifmod.config.prefix import is_from_bundle
+from sifmod.config.prefix import BUNDLE, is_from_bundle
 from sifmod.config.variants import Overrides, variants_for
 from sifmod.config.word import resolve_easyconfig
 from sifmod.digest import sha256_bytes, sha256_file
@@ -196,7 +196,7 @@ def bundle_named(easyconfig: Path) -> Iterator[None]:
     try:
         yield
     except (ConfigError, OptionError) as error:
-        if is_from_bundle(easyconfig, os.environ):
+        if BUNDLE not in os.environ and is_from_bundle(easyconfig):
             again = "`sifmod stack apply --bundle FILE` installs it again, with the bundle's settings and variables"
             error.hint = f"{easyconfig} is from a bundle: {again}{error.hint and f'; {error.hint}'}"
         raise

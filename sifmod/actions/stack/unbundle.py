@@ -90,13 +90,18 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> tuple[Path, Head, 
     """
     head, files = _read(bundle)
     name = head.stack
-    files = {**files, DECIDED: json.dumps(head.settings)}
+    files = {HEAD: files[HEAD], **files, DECIDED: json.dumps(head.settings)}  # the head first: it says whose they are
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
         changing_prefix(site),
         reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held,
     ):
+        if not (place / HEAD).is_file() and any(not path.startswith("layers/") for path in _files(place)):
+            raise OptionError(
+                f"{place}, the place of the bundle's stack, has files that no bundle brought; nothing was changed",
+                "move them to another directory",
+            )
         change, before = Change(held), dict[Path, bytes | str | None]()
         for path in _stale(place, files):
             before[place / path] = content(place / path, top=layout.prefix)
@@ -153,9 +158,13 @@ def _restore(before: Mapping[Path, bytes | str | None], place: Path, held: HeldL
 
 def _stale(place: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     """What an earlier bundle brought and this one lacks, which a pattern or a name would find; layers stay."""
-    there = (str(Path(top, name).relative_to(place)) for top, _, names in walk(place) for name in names)
-    kept = (path for path in there if path not in files)
+    kept = (path for path in _files(place) if path not in files)
     return tuple(sorted(path for path in kept if not path.startswith("layers/") or path.endswith(SUFFIXES)))
+
+
+def _files(place: Path) -> Iterator[str]:
+    """The files below a directory, by their paths there."""
+    return (str(Path(top, name).relative_to(place)) for top, _, names in walk(place) for name in names)
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
