@@ -5,9 +5,8 @@ import re
 from sifmod.errors import FetchError, NoWheelError
 from sifmod.image.packages.request import INDEXES, NO_INDEX, PackageRequest
 from sifmod.image.packages.uv import Uv, host_words
-from sifmod.image.packages.uv_settings import takes_newest_of_all, would_send_login
+from sifmod.image.packages.uv_settings import names_default_index, takes_newest_of_all, would_send_login
 
-_PUBLIC = "https://pypi.org/simple"
 _WHEEL = "build a wheel of it, and name the wheel's directory in UV_FIND_LINKS"
 
 
@@ -33,7 +32,9 @@ def pip_places(uv: Uv, wanted: PackageRequest, why: str) -> tuple[str, ...]:
         if not re.match("https?://", place):
             raise NoWheelError(f"{why}, and the image's pip cannot read {place}, where uv searches", _WHEEL)
     indexes = dict.fromkeys(place for option, place in places if option.endswith("-index-url"))
-    own = {_PUBLIC, *(word.partition("=")[2] for word in wanted.words if word.startswith(INDEXES))}
+    own = {word.partition("=")[2] for word in wanted.words if word.startswith(INDEXES)}
+    if not names_default_index():
+        own |= {place for option, place in places if option == "--index-url"}  # the one that uv has of its own
     if len(indexes) > 1 and not (own.issuperset(indexes) or takes_newest_of_all()):
         raise NoWheelError(
             f"{why}, and the image's pip would take the newest from {', '.join(indexes)}, unlike uv",

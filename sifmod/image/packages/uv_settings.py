@@ -205,6 +205,16 @@ def _login_variable(name: str) -> str:
     return begin if any(os.environ.get(f"{begin}_{what}") for what in ("USERNAME", "PASSWORD")) else ""
 
 
+def names_default_index() -> bool:
+    """Whether a variable or file names another default index than uv's own."""
+    settings = _settings()
+    return bool(
+        any(os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
+        or any("index-url" in table for table in (settings, settings.get("pip", {})))
+        or any(one.get("default") for one in _indexes())
+    )
+
+
 def takes_newest_of_all() -> bool:
     """Whether uv takes the newest version from any index, as pip does, and not from the first that has the package."""
     settings = _settings()
