@@ -165,6 +165,24 @@ def test_a_server_that_stalls_with_each_answer_is_given_up_after_three(tmp_path:
     assert [one.sent for one in file.log][1:] == [sent] * 3
 
 
+def test_a_server_that_sends_a_byte_of_each_range_is_given_up(tmp_path: Path) -> None:
+    """Each answer is complete, so that none counted as an attempt: an image would have taken months."""
+    place = Place(tmp_path / "here", 1, IMPATIENT)
+
+    def trickles(file: Ranged, handler: Handler, asked: Asked) -> bool:
+        time.sleep(0.02 if len(file.log) < 60 else 0)  # then it sends all, so that this ends without the limit, too
+        start, end = file.span(asked)
+        end = start + 1 if len(file.log) < 60 else end
+        file.head(handler, 206, end - start, {"Content-Range": f"bytes {start}-{end - 1}/{LENGTH}"})
+        file.send(handler, asked, file.content[start:end])
+        return True
+
+    file = Ranged(CONTENT, faults=[trickles])
+    error = refused(place, file, **BLOB)
+    assert "requested bytes (4 attempts)" in error.message
+    assert len(file.log) == 4
+
+
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429, 408])
 def test_trouble_that_passes(place: Place, status: int) -> None:
     fetched(place, Ranged(CONTENT, faults=[once(says(status), 1), once(says(status, at=LENGTH // 2), 3)]))

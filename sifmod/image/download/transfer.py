@@ -94,6 +94,9 @@ class Transfer(ArrivingFile):
                 before = piece.start
                 try:
                     self._ask(piece, _SMALL_CHUNK if attempts.fruitless else _CHUNK)
+                    left = (piece.end or 0) - piece.start
+                    if left > 0 and not attempts.is_progress(came := piece.start - before):
+                        raise TransientError(f"the server sent {came} of {came + left} requested bytes", "use a mirror")
                 except TransientError as error:
                     kept = self._pieces.ranges is Ranges.GOOD and not isinstance(error, SlowError)
                     came = piece.start - before if kept else 0

@@ -278,13 +278,20 @@ class Attempts:
         self._begun = time.monotonic()
         self.fruitless = self._stalls = 0
 
+    def is_progress(self, came: int) -> bool:
+        """Whether this attempt's bytes are more than SLOWEST a second; then the next attempt begins."""
+        now = time.monotonic()
+        progress = came > SLOWEST * (now - self._begun)
+        self._begun = now if progress else self._begun
+        return progress
+
     def failed(self, error: TransientError, *, came: int, answered: bool) -> float:
         """The seconds to wait before the next attempt: with jitter, and never less than the server requests.
 
         Raises FetchError after too many attempts without progress. `came`: the bytes of this attempt, which are
         progress from SLOWEST a second on; `answered`: the server has responded before.
         """
-        progress = error.elsewhere or came > SLOWEST * (time.monotonic() - self._begun)
+        progress = error.elsewhere or self.is_progress(came)
         self._begun = time.monotonic() + (error.retry_after or 0.0)
         self.fruitless = 0 if progress else self.fruitless + 1
         self._stalls = 0 if progress else self._stalls + isinstance(error, StalledError)
