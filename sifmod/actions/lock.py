@@ -262,7 +262,7 @@ def check_replaceable(path: Path) -> None:
     """Raise OptionError if there is another file than a lock, also of another version, at `path`."""
     try:
         fields = json.loads(read_bounded(path, "lock_size"))
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, IsADirectoryError, PermissionError):  # also a lock that another member has closed
         return
     except (OSError, ValueError, RecursionError):
         fields = None

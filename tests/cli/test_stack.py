@@ -443,7 +443,7 @@ def test_a_bundle_brings_it_all_without_a_network(
 
 
 def test_a_directory_with_files_of_another_bundle_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """An older sifmod's wheel stayed, and pip would have installed it; so did images that the lock no longer names."""
+    """An older sifmod's wheel stayed, and pip would have installed it; images that no lock names are used by nothing."""
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
     words = ["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "folder"]
@@ -453,7 +453,8 @@ def test_a_directory_with_files_of_another_bundle_is_refused(here: Path, capfd: 
     write(here / "folder/images/sha256/.unfinished.sif.part", "of a killed run")
     assert run(words) == 0
     (here / "folder/images/sha256/.unfinished.sif.part").unlink()
-    for name in ("wheels/sifmod-9.0-py3-none-any.whl", f"images/sha256/{'0' * 64}.sif", "robot/Old-1.yaml", "Old.yaml"):
+    write(here / "folder/images/sha256" / f"{'0' * 64}.sif", "of another bundle\n")
+    for name in ("wheels/sifmod-9.0-py3-none-any.whl", "robot/Old-1.yaml", "Old.yaml"):
         old = write(here / "folder" / name, "of another bundle\n")
         before = disk_state(here / "folder")
         write(here / "stack.lock", f"{(here / 'stack.lock').read_text()}\n")  # this bundle differs

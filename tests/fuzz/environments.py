@@ -145,7 +145,7 @@ def findings(sif: Path, counts: Counter[str]) -> list[str]:
         counts["cannot be started"] += 1
         return []
     libraries = there.pop("LD_LIBRARY_PATH")
-    if libraries != _LIBRARIES:  # read-only it can have no value
+    if libraries not in ("", _LIBRARIES):  # read-only it can be empty, which is as if it were unset
         there["LD_LIBRARY_PATH"] = libraries.removesuffix(f":{_LIBRARIES}")
     found = []
     described = describe_sif(sif)

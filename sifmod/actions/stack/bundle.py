@@ -33,7 +33,7 @@ from sifmod.tree.target_store import check_outside_trees
 
 _CHUNK = 1 << 20
 _SHOWN = 3  # files in a message
-_OWN_DIRECTORIES = ("images", "layers", "robot", "settings", "wheels")
+_OWN_DIRECTORIES = ("layers", "robot", "settings", "wheels")  # of images only those in the lock are used
 
 
 class WrittenBundle(NamedTuple):

@@ -42,7 +42,7 @@ _ADVICE = (
         "and use it with --source PATH",
     ),
     (
-        "x509: |certificate (verif|problem|is not|has)|(verify|confirming) .{0,200}certificate",
+        "x509: |bad certificate|certificate (verif|problem|is not|has)|(verify|confirming) .{0,200}certificate",
         "for a certificate of your site's own authority set SSL_CERT_FILE to its file",
     ),
     ("dial tcp|no such host|timeout|connection re", "check whether this node has a network"),
