@@ -443,7 +443,7 @@ def test_a_bundle_brings_it_all_without_a_network(
 
 
 def test_a_directory_with_files_of_another_bundle_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """An older sifmod's wheel stayed, and pip would have installed it; images that no lock names are used by nothing."""
+    """An older sifmod's wheel stayed, and pip would have installed it; left images that no lock names are unused."""
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0
     words = ["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "folder"]

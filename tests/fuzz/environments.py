@@ -145,7 +145,7 @@ def findings(sif: Path, counts: Counter[str]) -> list[str]:
         counts["cannot be started"] += 1
         return []
     libraries = there.pop("LD_LIBRARY_PATH")
-    if libraries not in ("", _LIBRARIES):  # read-only it can be empty, which is as if it were unset
+    if libraries != _LIBRARIES:  # read-only it can have no value
         there["LD_LIBRARY_PATH"] = libraries.removesuffix(f":{_LIBRARIES}")
     found = []
     described = describe_sif(sif)
@@ -173,6 +173,8 @@ def _differences(said: dict[str, str], there: dict[str, str], notes: tuple[str, 
     for name in sorted(said.keys() | there.keys()):
         if name in said and name in there and said[name] == there[name]:
             continue
+        if name == "LD_LIBRARY_PATH" and not (said.get(name) or there.get(name)):
+            continue  # an empty one, of `readonly`, is as if it were unset
         if name in named and (name not in said or not alone):
             continue
         if name not in said and (whole and alone):
