@@ -52,10 +52,15 @@ this_machine() {
   printf '%s %s' "$(uname -n)" "$(readlink /proc/self/ns/pid)"
 }
 
+# entered: the path of the current directory as the kernel knows it; bash looks at the path that it was given again.
+entered() {
+  readlink /proc/self/cwd
+}
+
 # cleared PART: removes what a run of this user's that was killed on this machine has left; fails for any other.
 cleared() {
   (
-    cd -P "$1" && [ -O . ] && [ "$(pwd -P)" = "$1" ] && { read -r number machine && [ "$machine" = "$(this_machine)" ]; } <writer &&
+    cd -P "$1" && [ -O . ] && [ "$(entered)" = "$1" ] && { read -r number machine && [ "$machine" = "$(this_machine)" ]; } <writer &&
       ! kill -0 "$number" && empty
   ) 2>/dev/null && rmdir "$1"
 }
@@ -70,7 +75,7 @@ begin() {
   done
   # the name is known before the directory exists, so that a signal leaves none; mkdir refuses an existing name
   if part=$(mktemp -u "$1.part-XXXXXXXX") && mkdir -m 700 "$part" && cd -P "$part" && [ -O . ] &&
-    [ "$(pwd -P)" = "$part" ]; then
+    [ "$(entered)" = "$part" ]; then
     inside=yes
     printf '%s %s\n' "$$" "$(this_machine)" >writer || refuse 4 "$part/writer could not be written" 'is the disk full?'
   else
