@@ -13,7 +13,7 @@ from sifmod.actions.finding import Finding
 from sifmod.actions.gc import Garbage, GcRequest
 from sifmod.actions.gc import collect_garbage as collected
 from sifmod.actions.install.install_easyconfigs import Installer, InstallOptions, InstallOutcome, InstallPreview, Target
-from sifmod.actions.layer.add import LayerChange
+from sifmod.actions.layer.layer_change import LayerChange
 from sifmod.actions.layer.layers import LayerOutcome, change_layer
 from sifmod.actions.layer.places import found_layers
 from sifmod.actions.list import Listed

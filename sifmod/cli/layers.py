@@ -16,7 +16,7 @@ from sifmod.module.quote import shell
 from sifmod.system import size_text
 
 with later():
-    from sifmod.actions.layer import add, layers, places
+    from sifmod.actions.layer import layer_change, layers, places
     from sifmod.config import name
     from sifmod.config import site as config_site
     from sifmod.image.packages import package_lock, request, requirements
@@ -73,7 +73,7 @@ def _about(one: "layers.ShownLayer") -> str:
 
 
 def changed(
-    change: "add.LayerChange",
+    change: "layer_change.LayerChange",
     given: LayerOptions,
     site: "config_site.Site",
     *,
@@ -174,7 +174,7 @@ def add_command(given: AddOptions) -> None:
     wanted = requirements.parse_requests(
         given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints)
     )
-    change = add.LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
+    change = layer_change.LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
     change = replace(change, unpacked=given.unpacked, tried=not given.no_import)
     changed(change, given, site, no_build_isolation=given.no_build_isolation, pre=given.pre)
 
@@ -197,7 +197,7 @@ def remove_command(given: RemoveOptions) -> None:
     if not (names or everything or stale):
         hint = "name packages, or --all for the whole layer; `sifmod uninstall` removes a module"
         raise OptionError("no package is named", hint)
-    change = add.LayerChange(given.module, remove=names, everything=everything, stale=stale)
+    change = layer_change.LayerChange(given.module, remove=names, everything=everything, stale=stale)
     changed(change, given, load_facts(given.settings).site)
 
 
@@ -215,7 +215,10 @@ def sync_command(given: SyncOptions) -> None:
     LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
     site = load_facts(given.settings).site  # whose limits hold for the lock
-    change, path = add.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
+    change, path = (
+        layer_change.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import),
+        Path(given.lock),
+    )
     if given.lock.endswith(".toml"):
         text, files = package_lock.with_absolute_paths(request.read_lock(path), path.parent)
         request.check_open(request.texts_of(text), path)

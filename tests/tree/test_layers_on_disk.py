@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.finding import verify_layer
-from sifmod.actions.layer.add import LayerChange, like
+from sifmod.actions.layer.layer_change import LayerChange, like
 from sifmod.actions.layer.layers import hidden, withdrawn
 from sifmod.actions.layer.places import found_layers, is_stale
 from sifmod.actions.log import record_layer

@@ -1,9 +1,8 @@
 """Resolve the packages of a layer against its image, build the layer, and switch to it."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +11,7 @@ from packaging.requirements import Requirement
 from sifmod.actions.finding import verify_layer
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
+from sifmod.actions.layer.layer_change import LayerChange, existing, requested
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.places import check_own
 from sifmod.actions.layer.projects import Projects
@@ -19,20 +19,17 @@ from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
-from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError, PermissionsError
-from sifmod.image.inspect.python_environments import normalized
+from sifmod.errors import InstallError, ModuleError, NoPackageError, OptionError
 from sifmod.image.packages.added import format_added, format_hidden
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import Distribution, ImagePython
-from sifmod.image.packages.request import PackageRequest, check_open, kept_words, name_of, path_of, project, words_of
+from sifmod.image.packages.request import PackageRequest, name_of, path_of, project
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.torch_index import TorchIndex, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.durable import content, make_directory
 from sifmod.tree.layer import (
-    DEFAULT,
-    RECEIPT,
     Layer,
     Layers,
     layers_lock,
@@ -46,28 +43,7 @@ from sifmod.tree.receipt import Installation
 from sifmod.tree.removal import prune
 
 Outcome = Literal["made", "unchanged", "removed", "already there"]  # already there: in the image
-_OWN_LAYER = "make a layer of your own: --layer NAME"
 _KEPT_GENERATIONS = 3  # for programs that still run with an earlier generation
-
-
-@dataclass(frozen=True)
-class LayerChange:
-    """The options of a change of a layer."""
-
-    module: str  # as it is typed
-    name: str = DEFAULT
-    add: PackageRequest = field(default_factory=PackageRequest)
-    remove: tuple[str, ...] = ()
-    everything: bool = False  # remove the layer
-    stale: bool = False  # only remove the layers that were made for images that are not installed
-    lock: str | None = None  # the text of a lock to follow instead of resolving
-    files: tuple[str, ...] = ()  # the files of this machine that the lock names by their absolute paths
-    upgrade: bool = False  # allow newer versions than those of the layer
-    unpacked: bool = False
-    tried: bool = True  # import each added package once
-    replaces: bool = False  # `add` is the layer's whole content
-    model: str | None = None  # a module as typed: make the layer like its layer of this name
-    directory: str | None = None  # where the layer is kept; None: where `layers_for` puts it
 
 
 def make_layer(
@@ -84,7 +60,7 @@ def make_layer(
     tree = reporter.tree(site)
     with layers_lock(layers, module, tree) as held, _taken(layers, module, held):
         before = live_layer(layers, module, change.name, image)
-        wanted = _wanted(before, change)
+        wanted = requested(before, change)
         if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
@@ -133,10 +109,10 @@ def _made(
 
     None if the image has all that is to be added.
     """
-    wanted = _wanted(before, change)
+    wanted = requested(before, change)
     directory.mkdir()
     (directory / "work").mkdir()
-    visible = (*_there((*wanted.local, *change.add.local)), *change.files)
+    visible = (*existing((*wanted.local, *change.add.local)), *change.files)
     with Inside(python_wrapper(installation), directory, visible) as inside:
         inside.start()
         program = _program(installation, site)  # while the container starts
@@ -144,7 +120,7 @@ def _made(
         projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
         if change.add.unnamed:
             change = replace(change, add=projects.named(change.add))
-            wanted = _wanted(before, change)
+            wanted = requested(before, change)
         inside.check_seen(tuple(map(project, wanted.editable)))
         index = torch_index(python, site.package_indexes)
         resolved, places = _resolved(wanted, change, before, projects, index)
@@ -278,87 +254,7 @@ def protected(root: Path) -> tuple[str, ...] | None:
     return tuple(said.read_text().split()) if said.is_file() else None
 
 
-def _there(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths that are no URLs, without duplicates. Raises OptionError for a missing one."""
-    found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
-    if gone := next((path for path in found if not _exists(path)), ""):
-        raise OptionError(
-            f"{gone}, which the layer needs, is gone", "restore it, or `sifmod layer remove` the package first"
-        )
-    return found
-
-
-def _exists(path: str) -> bool:
-    """Whether there is this path, which the layer needs. Raises PermissionsError if others have closed it."""
-    try:
-        return bool(os.stat(path))  # noqa: PTH116 (a text)
-    except PermissionError as error:
-        what = f"{path}, which the layer needs, is closed to you"
-        raise PermissionsError(what, f"ask its owner to open it, or {_OWN_LAYER}") from error
-    except (OSError, ValueError):
-        return False
-
-
 def _same(before: Layer, layer: Layer, lock: str) -> bool:
     """Whether the live layer already matches the new one."""
     fields = ("requirements", "editable", "packed", "words", "constraints", "digests")
     return before.lock == lock and all(getattr(before, name) == getattr(layer, name) for name in fields)
-
-
-def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
-    """The layer's requirements: the previous ones, without removed and with added ones, or `change.add` alone.
-
-    Raises OptionError for a name to remove that was never added to the layer.
-    """
-    if change.everything or change.replaces or change.lock is not None:
-        return change.add
-    if before:
-        own = PackageRequest(before.requirements, (), before.editable, before.words)
-        check_open((*own.texts, *before.places), Path(before.root, RECEIPT), _OWN_LAYER)
-    requirements = before.requirements if before else ()
-    projects = before.editable if before else ()
-    names = {name_of(text) for text in requirements} | {Path(project(path)).name for path in projects}
-    for name in change.remove:
-        if not {name, normalized(name)} & names:
-            there = f"it holds {', '.join(sorted(names))} and their dependencies"
-            none = "there is no such layer here: `sifmod layer list` names all; --layer and --dir choose one"
-            raise OptionError(f"{name} was not added to the layer {change.name}", there if names else none)
-    gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
-    again = {project(path) for path in change.add.editable}
-    projects = tuple(
-        path for path in projects if Path(project(path)).name not in change.remove and project(path) not in again
-    )
-    kept = (text for text in requirements if name_of(text) not in gone)
-    # sorted, so that the same requirements give the same lock
-    requirements = tuple(sorted(dict.fromkeys((*kept, *change.add.requirements)), key=name_of))
-    projects = tuple(dict.fromkeys((*projects, *change.add.editable)))
-    constraints = change.add.constraints
-    if constraints is None:
-        constraints = before.constraints if before else ()
-    held = {name_of(text) for text in (*requirements, *constraints)} - gone
-    digests = {name: found for name, found in (before.digests if before else ()) if name in held}
-    digests |= dict(change.add.digests)
-    words = _with_places(before, change.add.words)
-    return PackageRequest(requirements, (), projects, words, constraints, tuple(sorted(digests.items())))
-
-
-def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:
-    """The change with the requirements of another module's or an earlier image's layer.
-
-    Raises ModuleError if there is none.
-    """
-    models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
-    if not models:
-        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
-    model = max(models, key=lambda one: Path(one.root).stat().st_mtime)
-    return replace(change, add=_wanted(model, change))
-
-
-def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The given options for uv, those of the layer (not a replaced index), and its places but missing directories."""
-    there = (
-        place
-        for place in (layer.places if layer else ())
-        if "://" in place or (_exists(place) and Path(place).is_dir())
-    )
-    return tuple(dict.fromkeys((*words, *kept_words(layer.words if layer else (), words), *words_of(there))))

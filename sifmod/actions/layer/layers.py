@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
-from sifmod.actions.layer.add import LayerChange, Outcome, check, like, make_layer
+from sifmod.actions.layer.add import Outcome, check, make_layer
+from sifmod.actions.layer.layer_change import LayerChange, like
 from sifmod.actions.layer.places import (
     found_layers,
     installed,
