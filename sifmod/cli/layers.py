@@ -215,10 +215,8 @@ def sync_command(given: SyncOptions) -> None:
     LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
     site = load_facts(given.settings).site  # whose limits hold for the lock
-    change, path = (
-        layer_change.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import),
-        Path(given.lock),
-    )
+    path = Path(given.lock)
+    change = layer_change.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import)
     if given.lock.endswith(".toml"):
         text, files = package_lock.with_absolute_paths(request.read_lock(path), path.parent)
         request.check_open(request.texts_of(text), path)
