@@ -24,7 +24,7 @@ from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import KEYS
 from sifmod.config.option_layers import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import BUNDLE, is_from_bundle, may_install, outside_bundle, settings_directories
+from sifmod.config.prefix import BUNDLE, DECIDED, is_from_bundle, may_install, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import DECIDING, Site, SiteFile, keys_in_order
@@ -32,7 +32,6 @@ from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
 
-DECIDED = "settings/decided.yaml"  # in a bundle
 _NOT_OF_SETTINGS = "only a site file extends another; here `site: NAME` says over which site these settings are"
 
 

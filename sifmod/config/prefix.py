@@ -14,6 +14,7 @@ from sifmod.errors import OptionError
 SITE_FILES = "/etc/sifmod.d"
 BUNDLE = "SIFMOD_BUNDLE"
 """The directory of the bundle whose settings decide; `stack apply --bundle` sets it for itself and its workers."""
+DECIDED = "settings/decided.yaml"  # its settings, which `stack apply --bundle` writes in its tree
 _OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
 
 
@@ -32,7 +33,7 @@ def outside_bundle(environ: Mapping[str, str]) -> dict[str, str]:
 def is_from_bundle(file: Path) -> bool:
     """Whether `stack apply --bundle` has copied the file into its tree."""
     there = (above for above in file.absolute().parents if above.parent.name == "stacks")
-    return any((above / "bundle.json").is_file() for above in there)
+    return any((above / "bundle.json").is_file() and (above / DECIDED).is_file() for above in there)
 
 
 def home(environ: Mapping[str, str]) -> str:

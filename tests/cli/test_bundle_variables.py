@@ -1,6 +1,7 @@
 """The values of variables in sources: a bundle has those of paths, hosts and repositories, and never a secret."""
 
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
@@ -563,6 +565,10 @@ def test_a_site_file_of_a_bundle_runs_no_hook_and_chooses_no_place(
     hook.chmod(0o755)
     site = tmp_path / "whole/ours.yaml"
     site.write_text(f"{site.read_text()}hooks: {{before_install: [{hook}]}}\nprefix: {tmp_path}/planted\n")
+    shutil.copytree("whole", "stacks/ours")  # in a directory that only looks like the place in a tree, it is any site
+    assert str(load_site({"site": str(tmp_path / "stacks/ours/ours.yaml")}, os.environ).site.prefix).endswith(
+        "/planted"
+    )
     for words in (
         ["stack", "apply", "--bundle", "whole", SKIP],
         ["stack", "apply", "--bundle", "whole", "--local-settings", "--rebuild", SKIP],

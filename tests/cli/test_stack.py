@@ -495,6 +495,26 @@ def test_a_layer_of_a_bundle_is_the_old_one_or_the_new_one(here: Path) -> None:
             assert (os.readlink(live), (live / "layer.squashfs").read_text()) == ("2", "2")
 
 
+def test_a_bundle_that_is_refused_and_killed_is_in_no_ones_way(here: Path) -> None:
+    """Its files in the tree, without the head that says whose they are, would be the user's."""
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "whole"]) == 0
+    shutil.copytree(here / "whole", here / "damaged")
+    image = next((here / "damaged/images/sha256").iterdir())
+    image.write_bytes(bytes(image.stat().st_size))
+    apply = ("stack", "apply", SKIP, "-q", "--prefix", here / "other", "--bundle")
+    with Victim(os.environ) as victim:
+        whole = victim.run((*apply, here / "damaged"))
+        assert whole.code == 10
+        for step in some(1, whole.steps, 30):
+            shutil.rmtree(here / "other", ignore_errors=True)
+            assert victim.run((*apply, here / "damaged"), "killed", step).code == -9
+            again = victim.run((*apply, here / "damaged"))
+            assert again.code == 10, (step, again.stderr)
+        assert victim.run((*apply, here / "whole")).code == 0
+
+
 def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     assert run(["stack", "lock", "stack.yaml"]) == 0

@@ -24,8 +24,7 @@ from sifmod.actions.stack.stack_plan import StackOptions
 from sifmod.actions.start import site_in_force
 from sifmod.config.find import SUFFIXES
 from sifmod.config.limits import NotReadError, bound, check_json, limits
-from sifmod.config.load_site import DECIDED
-from sifmod.config.prefix import BUNDLE, bundle_variables
+from sifmod.config.prefix import BUNDLE, DECIDED, bundle_variables
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError, SifmodError
@@ -144,7 +143,7 @@ def _put_back(before: Mapping[Path, bytes | str | None], place: Path, site: Site
 
 def _restore(before: Mapping[Path, bytes | str | None], place: Path, held: HeldLock) -> None:
     change = Change(held)
-    for path, was in before.items():
+    for path, was in reversed(tuple(before.items())):  # the head last: without it the other files would be the user's
         match was:
             case None:
                 change.remove(path)
